@@ -269,6 +269,8 @@ const (
 const (
 	// ReasonUpdating: the operator updates Namespaces; the status is True.
 	ReasonUpdating = "Updating"
+	// ReasonWaitingForMinReadySeconds: all canaries contain the latest revision, but not long enough; the status is True.
+	ReasonWaitingForMinReadySeconds = "WaitingForMinReadySeconds"
 	// ReasonFailing: an object cannot be applied, and the operator retries; the status is True.
 	ReasonFailing = "Failing"
 	// ReasonUpToDate: the operator has nothing to do; the status is False.

@@ -601,6 +601,8 @@ type TemplateInitialization struct {
 }
 
 // TemplateRollout specifies how changes of the template reach Namespaces that are Initialized.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.minReadySeconds) || self.minReadySeconds == 0 || has(self.canarySelector)",message="minReadySeconds is how long the canaries contain a revision before other namespaces get it: set canarySelector, or remove minReadySeconds",fieldPath=".canarySelector",reason=FieldValueRequired
 type TemplateRollout struct {
 	// maxNamespacesPerSecond is the maximum number of Namespaces that are updated in one second.
 	// +optional
@@ -613,6 +615,16 @@ type TemplateRollout struct {
 	// contain the new revision. If it is not set, it selects none.
 	// +optional
 	CanarySelector *NamespaceSelector `json:"canarySelector,omitempty"`
+
+	// minReadySeconds is how many seconds all canaries must contain the new revision before other Namespaces
+	// are updated. The time counts from status.canariesUpdatedTime, also while the rollout is paused, and if
+	// canarySelector selects no Namespace. It starts again if the revision changes or fails in a canary, but
+	// not for a canary that is added later.
+	// +optional
+	// +kubebuilder:default=0
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=2592000
+	MinReadySeconds int32 `json:"minReadySeconds,omitempty"`
 
 	// failureThreshold pauses the rollout while the new revision cannot be applied to this number of
 	// Namespaces.
@@ -658,6 +670,11 @@ type NamespaceTemplateStatus struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	CurrentRevision string `json:"currentRevision,omitempty"`
+
+	// canariesUpdatedTime is when all Namespaces that rollout.canarySelector selects contained updateRevision,
+	// rounded up to seconds, during a rollout with minReadySeconds. If it is lost, a restarted operator counts again.
+	// +optional
+	CanariesUpdatedTime *metav1.Time `json:"canariesUpdatedTime,omitempty"`
 
 	// sourceNamespaces are the namespaces of the sources of copies. If one of them is deleted and created
 	// again, which other users may have done, the operator copies nothing from the new one until

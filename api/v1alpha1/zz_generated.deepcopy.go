@@ -326,6 +326,10 @@ func (in *NamespaceTemplateStatus) DeepCopyInto(out *NamespaceTemplateStatus) {
 			(*in)[i].DeepCopyInto(&(*out)[i])
 		}
 	}
+	if in.CanariesUpdatedTime != nil {
+		in, out := &in.CanariesUpdatedTime, &out.CanariesUpdatedTime
+		*out = (*in).DeepCopy()
+	}
 	if in.SourceNamespaces != nil {
 		in, out := &in.SourceNamespaces, &out.SourceNamespaces
 		*out = make([]TemplateSourceNamespace, len(*in))

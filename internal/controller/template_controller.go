@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -392,11 +393,16 @@ func (r *TemplateReconciler) writeStatus(
 	case authorized.LastTransitionTime.After(unauthorizedSince):
 		unauthorizedSince = authorized.LastTransitionTime.Time
 	}
+	var canaryWaitEnd time.Time
+	if wait := rollout.CanaryWait(now); wait > 0 {
+		canaryWaitEnd = now.Add(wait)
+	}
 	setConditions(&status.Conditions, template.Conditions(current, template.ConditionInput{
 		Errors: r.Programs.Errors(current), IsOmitted: r.omitted.Has(current.Name),
 		Authorized: last.authorized, AuthorizedMessage: last.message, UnauthorizedFor: now.Sub(unauthorizedSince),
 		Failing: summary.Failing, IsProcessed: observed.isProcessed, Enforced: observed.enforced,
 		HasFailurePause: rollout.HasFailurePause(), IsCanaryPhase: rollout.IsCanaryPhase,
+		CanaryWaitEnd: canaryWaitEnd,
 	}), current.Generation, now)
 	if apiequality.Semantic.DeepEqual(base.Status, current.Status) {
 		return nil
@@ -425,18 +431,24 @@ func (r *TemplateReconciler) planRollout(
 	if current.DeletionTimestamp != nil {
 		return nil
 	}
-	rollout := plan.Rollout{Current: r.Records.Rollout(current.UID).Current, Settings: current.Spec.Rollout}
-	if rollout.Current == "" {
+	last, status := r.Records.Rollout(current.UID), &current.Status
+	if last.Current == "" { // The operator has restarted, or the template is new.
 		var err error
-		if rollout.Current, err = r.Revisions.Current(ctx, current); err != nil {
+		if last.Current, err = r.Revisions.Current(ctx, current); err != nil {
 			return err
 		}
+		last.Latest, last.CanariesUpdated = status.UpdateRevision, ptr.Deref(status.CanariesUpdatedTime, metav1.Time{})
 	}
+	rollout := plan.Rollout{Current: last.Current, Settings: current.Spec.Rollout}
 	if len(r.Programs.Errors(current)) == 0 {
 		rollout.Latest = template.Revision(&current.Spec)
 	}
 	if rollout.Latest != "" && rollout.Current != rollout.Latest {
-		rollout.Advance(r.countOutdated(current, rollout.Latest, namespaces))
+		now, progress := r.Clock.Now(), r.progress(current, rollout.Latest, namespaces)
+		rollout.Advance(last, progress, now)
+		if wait := rollout.CanaryWait(now); wait > 0 {
+			r.Requests.AddAfter(wait, current.Name)
+		}
 	}
 	// If Namespaces got a revision before it was recorded, they could get the next one without a rollout.
 	if rollout.Latest != "" {
@@ -448,7 +460,10 @@ func (r *TemplateReconciler) planRollout(
 	if err != nil {
 		return err
 	}
-	current.Status.CurrentRevision = rollout.Current
+	status.CurrentRevision, status.CanariesUpdatedTime = rollout.Current, nil
+	if !rollout.CanariesUpdated.IsZero() {
+		status.CanariesUpdatedTime = rollout.CanariesUpdated.DeepCopy()
+	}
 	if r.Records.SetRollout(current.UID, rollout) || hasNewSources {
 		enqueueConcerned(ctx, r.Client, r.Namespaces, current)
 	}
@@ -469,10 +484,11 @@ func (r *TemplateReconciler) recordSourceNamespaces(
 	return true, r.patchStatus(ctx, base, current)
 }
 
-// countOutdated counts the initialized Namespaces that do not contain a revision yet, and the canaries among them.
-func (r *TemplateReconciler) countOutdated(
+// progress counts the initialized Namespaces that do not contain a revision yet, and the canaries among them.
+func (r *TemplateReconciler) progress(
 	current *v1alpha1.NamespaceTemplate, revision string, namespaces []corev1.Namespace,
-) (outdated, canaries int) {
+) plan.Progress {
+	progress := plan.Progress{IsComplete: r.Records.IsComplete(namespaces)}
 	for i := range namespaces {
 		namespace := &namespaces[i]
 		state, err := r.Records.State(namespace)
@@ -490,10 +506,10 @@ func (r *TemplateReconciler) countOutdated(
 		if isStale || nscache.IsPartial(namespace) {
 			r.Requests.AddAfter(templateStatusInterval, current.Name)
 		}
-		outdated++
+		progress.Outdated++
 		if r.Records.MayBeCanary(current, namespace) {
-			canaries++
+			progress.Canaries++
 		}
 	}
-	return outdated, canaries
+	return progress
 }

@@ -406,7 +406,7 @@ func TestTemplateFinalizer(t *testing.T) {
 	}
 }
 
-func TestCountOutdated(t *testing.T) {
+func TestProgress(t *testing.T) {
 	canary := func(revision string) *wrappers.NamespaceWrapper { return namespaceOf(revision).Label("canary", "true") }
 	waiting := namespaceOf("").Initializers(v1alpha1.TemplatesInitializer)
 	exempt := namespaceOf("a")
@@ -445,9 +445,47 @@ func TestCountOutdated(t *testing.T) {
 				later.ResourceVersion = "8"
 				reconciler.Records.Recorded(reconciler.Records.Begin(namespace), later, stateWith(test.written))
 			}
-			outdated, canaries := reconciler.countOutdated(current, "b", []corev1.Namespace{*namespace})
-			g.Expect(outdated).To(Equal(test.wantOutdated))
-			g.Expect(canaries).To(Equal(test.wantCanaries))
+			progress := reconciler.progress(current, "b", []corev1.Namespace{*namespace})
+			g.Expect(progress.Outdated).To(Equal(test.wantOutdated))
+			g.Expect(progress.Canaries).To(Equal(test.wantCanaries))
+		})
+	}
+}
+
+// The status only matters after a restart, and only for its own revision.
+func TestMinReadySecondsAfterRestart(t *testing.T) {
+	latest := template.Revision(&teamTemplate().Spec)
+	for name, test := range map[string]struct {
+		revision       string
+		updated        *metav1.Time
+		isKnown        bool
+		want           time.Time
+		wantOnlyCanary bool
+	}{
+		"the time has passed":    {revision: latest, updated: &metav1.Time{Time: now.Add(-time.Hour)}, want: now.Add(-time.Hour)},
+		"the time counts":        {revision: latest, updated: &metav1.Time{Time: now.Add(-time.Minute)}, want: now.Add(-time.Minute), wantOnlyCanary: true},
+		"the status is lost":     {want: now, wantOnlyCanary: true},
+		"of another revision":    {revision: "b", updated: &metav1.Time{Time: now.Add(-time.Hour)}, want: now, wantOnlyCanary: true},
+		"without a restart":      {revision: latest, updated: &metav1.Time{Time: now.Add(-time.Hour)}, isKnown: true, want: now, wantOnlyCanary: true},
+		"lost without a restart": {isKnown: true, want: now, wantOnlyCanary: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g, current, namespace := NewWithT(t), teamTemplate(), namespaceOf("a").Obj()
+			current.Spec.Rollout.MinReadySeconds = 3600
+			reconciler := (&templateServer{}).reconciler(current, storedRevision(current, "a"), namespace)
+			record := reconciler.Records.Begin(namespace)
+			reconciler.Records.Report(record, plan.Result{Templates: []plan.Outcome{{Template: "team", Revision: "a"}}})
+			compute := func() {
+				g.Expect(reconciler.planRollout(t.Context(), current, []corev1.Namespace{*namespace})).To(Succeed())
+			}
+			if test.isKnown {
+				compute()
+			}
+			current.Status.UpdateRevision, current.Status.CanariesUpdatedTime = test.revision, test.updated
+			compute()
+			g.Expect(current.Status.CanariesUpdatedTime).To(HaveValue(HaveField("Time", BeTemporally("==", test.want))))
+			g.Expect(current.Status.CurrentRevision).To(Equal("a"))
+			g.Expect(reconciler.Records.Rollout(current.UID).IsCanaryPhase).To(Equal(test.wantOnlyCanary))
 		})
 	}
 }

@@ -21,7 +21,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
 	appsv1client "k8s.io/client-go/kubernetes/typed/apps/v1"
-	"k8s.io/client-go/util/retry"
 	"k8s.io/utils/ptr"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
@@ -48,8 +47,8 @@ func newTemplateRolloutCommand(session *session) *cobra.Command {
 		Short: "Manage the rollout of a NamespaceTemplate",
 		Long: `Manage the rollout of a NamespaceTemplate, as "kubectl rollout" does for Deployments.
 
-A change of the parameters, variables or objects of a template is a new revision. The operator
-stores the revisions as ControllerRevisions in its namespace.`,
+A change of the parameters, variables, metadata or objects of a template is a new revision. The
+operator stores the revisions as ControllerRevisions in its namespace.`,
 		Args: noArguments,
 		RunE: func(command *cobra.Command, _ []string) error { return command.Help() },
 	}
@@ -68,7 +67,8 @@ stores the revisions as ControllerRevisions in its namespace.`,
   kubectl nslifecycle template rollout history team --revision=2`,
 	})
 	history.Int64Var(&options.revision, "revision", 0, "Print the revision with this number.")
-	options.add(command, options.pause, &cobra.Command{
+	pause := func(ctx context.Context, name string) error { return options.setPaused(ctx, name, true) }
+	options.add(command, pause, &cobra.Command{
 		Use:   "pause",
 		Short: "Pause the rollout of a NamespaceTemplate",
 		Long: `Pause the rollout of a NamespaceTemplate. Initialized namespaces keep their revision, and new
@@ -76,7 +76,8 @@ namespaces get the last revision that has reached all initialized namespaces.`,
 		Example: `  # Pause the rollout of a template
   kubectl nslifecycle template rollout pause team`,
 	})
-	options.add(command, options.resume, &cobra.Command{
+	resume := func(ctx context.Context, name string) error { return options.setPaused(ctx, name, false) }
+	options.add(command, resume, &cobra.Command{
 		Use:   "resume",
 		Short: "Resume a paused rollout of a NamespaceTemplate",
 		Long:  `Resume a paused rollout of a NamespaceTemplate.`,
@@ -100,8 +101,8 @@ progress is 0.`,
 	undo := &cobra.Command{
 		Use:   "undo",
 		Short: "Roll a NamespaceTemplate back to an earlier revision",
-		Long: `Write the parameters, variables and objects of an earlier revision into the spec of a
-NamespaceTemplate. Other fields do not change.
+		Long: `Write the parameters, variables, metadata and objects of an earlier revision into the spec of
+a NamespaceTemplate. Other fields do not change.
 
 The default revision is the one that new namespaces get, while a rollout is in progress, and
 the previous one afterwards.`,
@@ -132,14 +133,6 @@ func (o *templateRolloutOptions) add(
 	return command.Flags()
 }
 
-func (o *templateRolloutOptions) pause(ctx context.Context, name string) error {
-	return o.setPaused(ctx, name, true)
-}
-
-func (o *templateRolloutOptions) resume(ctx context.Context, name string) error {
-	return o.setPaused(ctx, name, false)
-}
-
 func (o *templateRolloutOptions) printResult(name, result string) error {
 	_, err := fmt.Fprintf(o.Out, "%s/%s %s%s\n", templateResource.GroupResource(), name, result, o.dryRun.suffix())
 	return err
@@ -162,21 +155,14 @@ func (o *templateRolloutOptions) setPaused(ctx context.Context, name string, isP
 		return fmt.Errorf("NamespaceTemplate %q is not paused", name)
 	}
 	patch := fmt.Appendf(nil, `{"spec":{"rollout":{"paused":%t}}}`, isPaused)
-	if _, err := reader.patch(ctx, name, patch, metav1.PatchOptions{}); err != nil {
+	options := metav1.PatchOptions{FieldManager: commandName}
+	if _, err := reader.client.Patch(ctx, name, types.MergePatchType, patch, options); err != nil {
 		return err
 	}
 	if isPaused {
 		return o.printResult(name, "paused")
 	}
 	return o.printResult(name, "resumed")
-}
-
-// patch applies a merge patch to a NamespaceTemplate.
-func (r *templateReader) patch(
-	ctx context.Context, name string, patch []byte, options metav1.PatchOptions,
-) (*unstructured.Unstructured, error) {
-	options.FieldManager = commandName
-	return r.client.Patch(ctx, name, types.MergePatchType, patch, options)
 }
 
 // revisions returns the stored revisions of a NamespaceTemplate, oldest first.
@@ -290,7 +276,7 @@ func (o *templateRolloutOptions) status(ctx context.Context, name string) error 
 		switch {
 		case apierrors.IsNotFound(err), err == nil && found.UID != object.UID:
 			return false, fmt.Errorf("NamespaceTemplate %q was deleted", name)
-		case isPermanent(err):
+		case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err), errors.Is(err, errTemplatesNotServed):
 			return false, err
 		case ctx.Err() != nil:
 			return false, ctx.Err()
@@ -305,11 +291,6 @@ func (o *templateRolloutOptions) status(ctx context.Context, name string) error 
 		return fmt.Errorf("timed out after %s waiting for the rollout of NamespaceTemplate %q", o.timeout, name)
 	}
 	return err
-}
-
-// isPermanent reports whether another read of the same object would fail, too.
-func isPermanent(err error) bool {
-	return apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || errors.Is(err, errTemplatesNotServed)
 }
 
 // rolloutProgress describes the progress of a rollout. It returns an error if a user must act.
@@ -342,8 +323,13 @@ func rolloutProgress(object *v1alpha1.NamespaceTemplate) (text string, isDone bo
 	if counts.Conflicted > 0 {
 		text += fmt.Sprintf(", %d conflicted", counts.Conflicted)
 	}
-	if progressing.Reason == v1alpha1.ReasonPaused {
+	switch progressing.Reason {
+	case v1alpha1.ReasonPaused:
 		text += ", paused"
+	case v1alpha1.ReasonWaitingForMinReadySeconds:
+		updated := ptr.Deref(status.CanariesUpdatedTime, metav1.Time{})
+		end := updated.Add(time.Duration(object.Spec.Rollout.MinReadySeconds) * time.Second)
+		text += ", other namespaces follow after " + end.UTC().Format(time.RFC3339)
 	}
 	// The permissions can be granted after the change, for example in the same manifest.
 	if meta.IsStatusConditionFalse(status.Conditions, v1alpha1.ConditionAuthorized) {
@@ -377,36 +363,21 @@ func (o *templateRolloutOptions) undo(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
+	patch, err := target.UndoPatch(object)
+	if err != nil {
+		return err
+	}
 	if o.dryRun != dryRunClient {
-		if err := o.rollBack(ctx, reader, object, target); err != nil {
-			return err
-		}
+		_, err = reader.client.Patch(ctx, name, types.JSONPatchType, patch, metav1.PatchOptions{
+			FieldManager: commandName, DryRun: o.dryRun.requestOption(),
+		})
+	}
+	switch {
+	case apierrors.IsInvalid(err):
+		return fmt.Errorf("nothing was rolled back: another client has changed NamespaceTemplate %q, or its revision %d is "+
+			"invalid: %w", name, target.Number, err)
+	case err != nil:
+		return err
 	}
 	return o.printResult(name, fmt.Sprintf("rolled back to revision %d", target.Number))
-}
-
-// rollBack writes a revision into the spec of a NamespaceTemplate unless another client has changed the
-// spec. The operator updates the status during a rollout, so conflicts alone do not mean this.
-func (o *templateRolloutOptions) rollBack(
-	ctx context.Context, reader *templateReader, read *v1alpha1.NamespaceTemplate, target *templates.Revision,
-) error {
-	latest := read
-	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-		if latest.UID != read.UID || latest.Generation != read.Generation {
-			return fmt.Errorf("NamespaceTemplate %q was changed by another client; nothing was rolled back", read.Name)
-		}
-		patch, err := target.UndoPatch(latest)
-		if err != nil {
-			return err
-		}
-		_, err = reader.patch(ctx, read.Name, patch, metav1.PatchOptions{DryRun: o.dryRun.requestOption()})
-		if apierrors.IsConflict(err) {
-			found, getErr := reader.get(ctx, read.Name)
-			if getErr != nil {
-				return getErr
-			}
-			latest = found
-		}
-		return err
-	})
 }

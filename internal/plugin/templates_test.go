@@ -126,6 +126,14 @@ func TestRolloutProgress(t *testing.T) {
 			},
 			text: waiting + "4 of 10 namespaces updated, paused, unauthorized...",
 		},
+		"minReadySeconds": {
+			change: func(object *v1alpha1.NamespaceTemplate) {
+				progressing(v1alpha1.ReasonWaitingForMinReadySeconds, v1alpha1.TemplateNamespaceCounts{Desired: 10, Updated: 4})(object)
+				object.Spec.Rollout.MinReadySeconds = 90
+				object.Status.CanariesUpdatedTime = &metav1.Time{Time: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
+			},
+			text: waiting + "4 of 10 namespaces updated, other namespaces follow after 2026-01-01T00:01:30Z...",
+		},
 		"paused because of failures": {
 			change: progressing(v1alpha1.ReasonPausedAfterFailures, v1alpha1.TemplateNamespaceCounts{Desired: 10, Failed: 3}),
 			err:    "cannot continue (PausedAfterFailures)",

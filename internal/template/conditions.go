@@ -46,6 +46,8 @@ type ConditionInput struct {
 	HasFailurePause bool
 	// IsCanaryPhase is true while only the canaries are updated.
 	IsCanaryPhase bool
+	// CanaryWaitEnd is when rollout.minReadySeconds have passed; zero if the time does not count now.
+	CanaryWaitEnd time.Time
 }
 
 // Conditions returns the conditions of a template. Its status must contain the current counts. Other conditions do not
@@ -150,6 +152,10 @@ func progressingCondition(
 	case isRollingOut && in.HasFailurePause:
 		result.Status, result.Reason = metav1.ConditionUnknown, v1alpha1.ReasonPausedAfterFailures
 		result.Message = "The rollout is paused because of failures. " + progress
+	case isRollingOut && !in.CanaryWaitEnd.IsZero():
+		result.Reason = v1alpha1.ReasonWaitingForMinReadySeconds
+		result.Message = fmt.Sprintf("The canaries contain the revision; other namespaces get it after %s. %s",
+			in.CanaryWaitEnd.UTC().Format(time.RFC3339), progress)
 	case in.Failing > 0:
 		result.Reason = v1alpha1.ReasonFailing
 	case isRollingOut && in.IsCanaryPhase:

@@ -56,6 +56,11 @@ func TestConditions(t *testing.T) {
 			counts: counts{Desired: 2, Outdated: 2}, status: rollout, input: ConditionInput{IsCanaryPhase: true},
 			ready: "False/Updating", progressing: "True/Updating", message: "canaries",
 		},
+		"minReadySeconds": {
+			counts: counts{Desired: 3, Updated: 1, Outdated: 1, Failed: 1}, status: rollout,
+			input: ConditionInput{IsCanaryPhase: true, Failing: 1, CanaryWaitEnd: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)},
+			ready: "False/WaitingForMinReadySeconds", progressing: "True/WaitingForMinReadySeconds", message: "2026-01-01T00:00:00Z",
+		},
 		"some failures in a rollout": {
 			counts: counts{Desired: 3, Outdated: 2, Failed: 1}, status: rollout, input: ConditionInput{Failing: 1},
 			ready: "False/Failing", progressing: "True/Failing", message: "1 failed",

@@ -234,6 +234,12 @@ var _ = DescribeTable("The API server names the field of each invalid object",
 	entryOf(tryTemplate, "initialization: {failureTimeoutPolicy: Ignore}", "spec.initialization.failureTimeoutPolicy",
 		`"Fail", "Retry"`),
 
+	// Rollouts.
+	entryOf(tryTemplate, "rollout: {minReadySeconds: 1}", "spec.rollout.canarySelector",
+		"set canarySelector, or remove minReadySeconds"),
+	entryOf(tryTemplate, "rollout: {canarySelector: {}, minReadySeconds: 2592001}", "spec.rollout.minReadySeconds",
+		"less than or equal to 2592000"),
+
 	// The NamespaceInitializerSet.
 	Entry(nil, try(func(ctx context.Context, name string) error {
 		_, err := tryCreate(ctx, internalv1alpha1.GroupVersion.String(), "NamespaceInitializerSet", name, "")
@@ -289,5 +295,6 @@ var _ = DescribeTable("The API server accepts", func(ctx context.Context, send t
 	Entry("a timeout", try(tryTemplate), "initialization: {effectiveTimeoutSeconds: 2592000}"),
 	Entry("Effective with both policies", try(tryTemplate), `initialization: {waitPolicy: Effective, effectiveTimeoutSeconds: 1,
 		effectiveTimeoutPolicy: Ignore, failureTimeoutSeconds: 1, failureTimeoutPolicy: Retry}`),
+	Entry("a rollout with canaries", try(tryTemplate), "rollout: {canarySelector: {matchLabels: {a: b}}, minReadySeconds: 2592000}"),
 	Entry("Applied without a limit of failures", try(tryTemplate), "initialization: {waitPolicy: Applied, failureTimeoutPolicy: Retry}"),
 )

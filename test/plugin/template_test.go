@@ -418,9 +418,14 @@ var _ = Describe("template", Ordered, ContinueOnFailure, func() {
 		By("rolling back a rollout that cannot finish")
 		succeed(rollout("pause", name), resource+" paused")
 		setPods("16")
-		Expect(rollout("undo", name).stdout).To(ContainSubstring(" rolled back to revision "))
-		Expect(admin.Get(ctx, client.ObjectKeyFromObject(rolled), rolled)).To(Succeed())
-		Expect(rolled.Spec.Variables[0].Expression).To(ContainSubstring("40 : 4"))
+		Expect(admin.Patch(ctx, rolled, framework.MergePatch(
+			`{"spec":{"metadata":{"annotations":{"example.com/a":"b"}}}}`))).To(Succeed())
+		done := rollout("undo", name)
+		Expect(done.stdout).To(ContainSubstring(" rolled back to revision "), done.stderr)
+		restored := &v1alpha1.NamespaceTemplate{}
+		Expect(admin.Get(ctx, client.ObjectKeyFromObject(rolled), restored)).To(Succeed())
+		Expect(restored.Spec.Variables[0].Expression).To(ContainSubstring("40 : 4"))
+		Expect(restored.Spec.Metadata).To(BeNil())
 		succeed(rollout("resume", name), resource+" resumed")
 		setPods("invalid")
 		Eventually(func(g Gomega) {

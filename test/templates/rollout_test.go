@@ -133,35 +133,6 @@ var _ = Describe("The rollout of a changed template", func() {
 		expectInitialized(ctx, namespace)
 	})
 
-	// Of these namespaces, five cannot get the new revision, in random order.
-	It("pauses in the middle of 2,000 namespaces", Label("long"), func(ctx context.Context) {
-		const total, broken = 2000, 5
-		start(ctx, total, broken)
-		change(ctx, template.Name, func(spec *v1alpha1.NamespaceTemplateSpec) {
-			only("config", configMap("config", "b"))(spec)
-			spec.Objects = append([]v1alpha1.TemplateObject{{
-				Name: "rejected", Template: &runtime.RawExtension{Raw: []byte(rejected("rejected"))},
-				IncludeWhen: "ns.labels[?'tier'].orValue('') == 'dev'",
-			}}, spec.Objects...)
-			spec.Rollout.MaxNamespacesPerSecond = 100
-			spec.Rollout.FailureThreshold = 3
-		})
-		Eventually(reason).WithContext(ctx).WithArguments(ctx).WithTimeout(2 * time.Minute).
-			Should(Equal("PausedAfterFailures"))
-		counts := values(ctx)
-		AddReportEntry("namespaces by revision when the rollout has paused", counts)
-		Expect(counts["a"]).To(BeNumerically(">", broken), "%v", counts)
-		Consistently(values).WithContext(ctx).WithArguments(ctx).Should(Equal(counts))
-		fresh := createInitialized(ctx, selectedBy(template.Name))
-		expectValue(ctx, fresh, "config", "a")
-		change(ctx, template.Name, func(spec *v1alpha1.NamespaceTemplateSpec) {
-			only("config", configMap("config", "a"))(spec)
-			spec.Rollout.MaxNamespacesPerSecond = 500
-		})
-		Eventually(values).WithContext(ctx).WithArguments(ctx).WithTimeout(2 * time.Minute).
-			Should(Equal(map[string]int{"a": total + 1}))
-	})
-
 	It("starts with the canaries, and continues when they are updated", func(ctx context.Context) {
 		start(ctx, 4, 1, func(spec *v1alpha1.NamespaceTemplateSpec) {
 			spec.Rollout.CanarySelector, spec.Rollout.FailureThreshold = dev, 1
@@ -171,6 +142,56 @@ var _ = Describe("The rollout of a changed template", func() {
 		Expect(values(ctx)).To(Equal(map[string]int{"a": 4}))
 		change(ctx, template.Name, only("config", configMap("config", "c")))
 		Eventually(values).WithContext(ctx).WithArguments(ctx).Should(Equal(map[string]int{"c": 4}))
+	})
+
+	It("continues after minReadySeconds", func(ctx context.Context) {
+		start(ctx, 3, 1, func(spec *v1alpha1.NamespaceTemplateSpec) {
+			spec.Rollout.CanarySelector, spec.Rollout.MinReadySeconds = dev, 4
+		})
+		change(ctx, template.Name, only("config", configMap("config", "b")))
+		Eventually(reason).WithContext(ctx).WithArguments(ctx).Should(Equal("WaitingForMinReadySeconds"))
+		updated := getTemplate(Default, ctx, template.Name).Status.CanariesUpdatedTime
+		Eventually(values).WithContext(ctx).WithArguments(ctx).Should(Equal(map[string]int{"b": 3}))
+		expectCondition(ctx, template.Name, v1alpha1.ConditionProgressing, metav1.ConditionFalse)
+		changed := func(namespace *corev1.Namespace) time.Time {
+			fields := getConfig(ctx, namespace, "config").ManagedFields
+			Expect(fields).To(HaveLen(1))
+			return fields[0].Time.Time // In seconds, as canariesUpdatedTime.
+		}
+		Expect(changed(namespaces[0])).To(BeTemporally("<=", updated.Time))
+		for _, other := range namespaces[1:] {
+			Expect(changed(other)).To(BeTemporally(">=", updated.Add(4*time.Second)))
+		}
+	})
+
+	It("can be paused while minReadySeconds count, and does not count again after a restart", func(ctx context.Context) {
+		DeferCleanup(restoreManager)
+		start(ctx, 3, 1, func(spec *v1alpha1.NamespaceTemplateSpec) {
+			spec.Rollout.CanarySelector, spec.Rollout.MinReadySeconds = dev, 3600
+		})
+		change(ctx, template.Name, only("config", configMap("config", "b")))
+		Eventually(reason).WithContext(ctx).WithArguments(ctx).Should(Equal("WaitingForMinReadySeconds"))
+		updated := getTemplate(Default, ctx, template.Name).Status.CanariesUpdatedTime
+		By("a new canary, while the operator restarts")
+		cluster.StopManager()
+		canary := createAs(ctx, creator, wrappers.MakeNamespace(framework.Unique("ns")).
+			Label("kind", template.Name).Label("tier", "dev").Obj())
+		cluster.StartManager(ctx)
+		expectInitialized(ctx, canary)
+		Eventually(values).WithContext(ctx).WithArguments(ctx).Should(Equal(map[string]int{"a": 2, "b": 2}))
+		By("a pause, during which the time passes")
+		change(ctx, template.Name, func(spec *v1alpha1.NamespaceTemplateSpec) {
+			spec.Rollout.Paused, spec.Rollout.MinReadySeconds = true, 1
+		})
+		Eventually(reason).WithContext(ctx).WithArguments(ctx).Should(Equal("Paused"))
+		Expect(getTemplate(Default, ctx, template.Name).Status.CanariesUpdatedTime).To(Equal(updated))
+		fresh := createInitialized(ctx, selectedBy(template.Name))
+		expectValue(ctx, fresh, "config", "a")
+		Consistently(values).WithContext(ctx).WithArguments(ctx).WithTimeout(2 * time.Second).
+			Should(Equal(map[string]int{"a": 3, "b": 2}))
+		change(ctx, template.Name, func(spec *v1alpha1.NamespaceTemplateSpec) { spec.Rollout.Paused = false })
+		Eventually(values).WithContext(ctx).WithArguments(ctx).Should(Equal(map[string]int{"b": 5}))
+		expectReached(ctx, template.Name)
 	})
 
 	It("remains paused until the new revision can be rendered in the namespaces that have failed", func(ctx context.Context) {

@@ -99,8 +99,9 @@ func computeRelation(
 		relation.Note = "The template fails in more namespaces than its status lists: see the Events of the namespace."
 	case problem != "":
 		relation.Note = problem
-	case relation.IsOutdated && progressing != nil &&
-		(progressing.Reason == v1alpha1.ReasonPaused || progressing.Reason == v1alpha1.ReasonPausedAfterFailures):
+	case relation.IsOutdated && progressing != nil && slices.Contains([]string{
+		v1alpha1.ReasonPaused, v1alpha1.ReasonPausedAfterFailures, v1alpha1.ReasonWaitingForMinReadySeconds,
+	}, progressing.Reason):
 		relation.Note = progressing.Message
 	}
 	return relation

@@ -22,7 +22,8 @@ import (
 
 const msgDecodeRevision = "failed to decode revision %d: %w"
 
-var revisionFields = []string{"parameters", "variables", "objects"}
+// revisionFields are the fields of template.Content.
+var revisionFields = []string{"parameters", "variables", "metadata", "objectMetadata", "objects"}
 
 // Revision is a stored revision of a NamespaceTemplate.
 type Revision struct {
@@ -106,8 +107,8 @@ func UndoTarget(object *v1alpha1.NamespaceTemplate, revisions []Revision, number
 	return target, err
 }
 
-// UndoPatch returns the merge patch that writes the revision into the spec of a NamespaceTemplate. It
-// contains also the fields that the plugin does not know.
+// UndoPatch returns the JSON patch that writes the revision into the spec of a NamespaceTemplate, unless its spec has
+// changed. It also contains fields of objects that the plugin does not know.
 func (r *Revision) UndoPatch(object *v1alpha1.NamespaceTemplate) ([]byte, error) {
 	stored, err := r.fields()
 	if err != nil {
@@ -116,16 +117,14 @@ func (r *Revision) UndoPatch(object *v1alpha1.NamespaceTemplate) ([]byte, error)
 	if stored["objects"], err = withNamespaceUIDs(stored["objects"], &object.Spec); err != nil {
 		return nil, fmt.Errorf(msgDecodeRevision, r.Number, err)
 	}
-	spec := map[string]any{}
-	for _, field := range revisionFields {
-		spec[field] = nil
-		if value, ok := stored[field]; ok {
-			spec[field] = value
-		}
+	operations := []map[string]any{
+		{"op": "test", "path": "/metadata/uid", "value": object.UID},
+		{"op": "test", "path": "/metadata/generation", "value": object.Generation},
 	}
-	return json.Marshal(map[string]any{
-		"metadata": map[string]any{"resourceVersion": object.ResourceVersion}, "spec": spec,
-	})
+	for _, field := range revisionFields { // The API server removes a field whose value is null.
+		operations = append(operations, map[string]any{"op": "add", "path": "/spec/" + field, "value": stored[field]})
+	}
+	return json.Marshal(operations)
 }
 
 // withNamespaceUIDs adds the UIDs of namespaces that a spec accepts to stored objects, because they are not part of a

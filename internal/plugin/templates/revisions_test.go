@@ -87,8 +87,8 @@ func TestRevisions(t *testing.T) {
 
 func TestUndoPatch(t *testing.T) {
 	for name, test := range map[string]struct {
-		content, patch, yaml, err string
-		spec                      v1alpha1.NamespaceTemplateSpec
+		content, objects, variables, metadata, yaml, err string
+		spec                                             v1alpha1.NamespaceTemplateSpec
 	}{
 		"the accepted UIDs of namespaces are kept": {
 			content: `{"objects":[{"name":"a","sourceRef":{"kind":"Secret","namespace":"src","name":"s"}},` +
@@ -96,17 +96,21 @@ func TestUndoPatch(t *testing.T) {
 			spec: v1alpha1.NamespaceTemplateSpec{Objects: []v1alpha1.TemplateObject{{
 				Name: "a", SourceRef: &v1alpha1.TemplateSourceReference{Kind: "Secret", Namespace: "src", NamespaceUID: "u", Name: "s"},
 			}}},
-			patch: `{"metadata":{"resourceVersion":"7"},"spec":{"parameters":null,"variables":null,"objects":[` +
-				`{"name":"a","sourceRef":{"kind":"Secret","namespace":"src","namespaceUID":"u","name":"s"}},` +
-				`{"name":"b","sourceRef":{"kind":"Secret","namespace":"other","name":"s"}},{"name":"c","future":12345678901234567890}]}}`,
+			objects: `[{"name":"a","sourceRef":{"kind":"Secret","namespace":"src","namespaceUID":"u","name":"s"}},` +
+				`{"name":"b","sourceRef":{"kind":"Secret","namespace":"other","name":"s"}},{"name":"c","future":12345678901234567890}]`,
+			variables: "null", metadata: "null",
 			yaml: "objects:\n- name: a\n  sourceRef:\n    kind: Secret\n    name: s\n    namespace: src\n" +
 				"- name: b\n  sourceRef:\n    kind: Secret\n    name: s\n    namespace: other\n- future: 12345678901234567890\n  name: c\n",
 		},
 		"unknown fields are kept": {
 			content: `{"objects":[{"name":"a","future":{"x":null}}],"variables":[{"name":"v"}]}`,
-			patch: `{"metadata":{"resourceVersion":"7"},"spec":{"parameters":null,"variables":[{"name":"v"}],` +
-				`"objects":[{"name":"a","future":{"x":null}}]}}`,
+			objects: `[{"name":"a","future":{"x":null}}]`, variables: `[{"name":"v"}]`, metadata: "null",
 			yaml: "objects:\n- future:\n    x: null\n  name: a\nvariables:\n- name: v\n",
+		},
+		"only metadata": {
+			content: `{"metadata":{"labels":{"a":"b"}},"objects":null}`,
+			objects: "null", variables: "null", metadata: `{"labels":{"a":"b"}}`,
+			yaml: "metadata:\n  labels:\n    a: b\nobjects: null\n",
 		},
 		"no objects":     {content: `{"parameters":[]}`, err: "it contains no objects"},
 		"not a document": {content: `[`, err: "failed to decode revision 3"},
@@ -114,7 +118,7 @@ func TestUndoPatch(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			template := observedTemplate("b", "a")
-			template.ResourceVersion, template.Spec = "7", test.spec
+			template.Spec = test.spec
 			stored := storedRevision(template, "a", 3)
 			stored.Data = runtime.RawExtension{Raw: []byte(test.content)}
 			revision := &Revisions(template, []appsv1.ControllerRevision{stored})[0]
@@ -127,7 +131,13 @@ func TestUndoPatch(t *testing.T) {
 				return
 			}
 			g.Expect(err).NotTo(HaveOccurred())
-			g.Expect(patch).To(MatchJSON(test.patch))
+			g.Expect(patch).To(MatchJSON(`[{"op":"test","path":"/metadata/uid","value":"1"},` +
+				`{"op":"test","path":"/metadata/generation","value":2},` +
+				`{"op":"add","path":"/spec/parameters","value":null},` +
+				`{"op":"add","path":"/spec/variables","value":` + test.variables + `},` +
+				`{"op":"add","path":"/spec/metadata","value":` + test.metadata + `},` +
+				`{"op":"add","path":"/spec/objectMetadata","value":null},` +
+				`{"op":"add","path":"/spec/objects","value":` + test.objects + `}]`))
 			g.Expect(writeErr).NotTo(HaveOccurred())
 			g.Expect(out.String()).To(Equal(test.yaml))
 		})

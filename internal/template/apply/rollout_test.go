@@ -91,6 +91,22 @@ func TestRolloutsResume(t *testing.T) {
 	}
 }
 
+func TestFailingCanaries(t *testing.T) {
+	g, records, rollout := NewWithT(t), recordsAt(time.Now()), plan.Rollout{Latest: "b", Current: "a"}
+	records.SetRollout(rolledOut, rollout)
+	canary, other := resultWith("b", v1alpha1.ReasonApplyFailed), resultWith("b", v1alpha1.ReasonApplyFailed)
+	canary.Templates[0].IsCanary = true
+	record := records.Begin(namespaceWithUID("canary"))
+	records.Report(record, canary)
+	records.Report(records.Begin(namespaceWithUID("other")), other)
+	for range 2 {
+		g.Expect(records.Rollout(rolledOut)).To(And(HaveField("Failing", 2), HaveField("FailingCanaries", 1)))
+		records.SetRollout(rolledOut, rollout)
+	}
+	records.Report(record, resultWith("b"))
+	g.Expect(records.Rollout(rolledOut)).To(And(HaveField("Failing", 1), HaveField("FailingCanaries", 0)))
+}
+
 // The cache does not know the labels of partial Namespaces.
 func TestPartialNamespaces(t *testing.T) {
 	g, records := NewWithT(t), recordsAt(time.Now())

@@ -6,8 +6,10 @@ package plan
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
@@ -22,19 +24,57 @@ type Rollout struct {
 	Current string
 	// IsCanaryPhase is true while only the Namespaces that Settings.CanarySelector selects are updated.
 	IsCanaryPhase bool
-	Settings      v1alpha1.TemplateRollout
-	// Failing is the number of Namespaces in which the latest revision fails.
-	Failing int
+	// CanariesUpdated is when all canaries contained the latest revision, from which Settings.MinReadySeconds counts. It
+	// is zero before, and while the revision fails in a canary.
+	CanariesUpdated metav1.Time
+	Settings        v1alpha1.TemplateRollout
+	// Failing is the number of Namespaces in which the latest revision fails, and FailingCanaries the number of canaries
+	// among them.
+	Failing, FailingCanaries int
+}
+
+// Progress is the progress of a rollout.
+type Progress struct {
+	// Outdated is the number of Namespaces that do not contain the latest revision yet, and Canaries the number of
+	// canaries among them.
+	Outdated, Canaries int
+	// IsComplete is true if the outcomes include all Namespaces. Before, it is not known in which of them the revision
+	// fails.
+	IsComplete bool
 }
 
 // Advance makes the latest revision the current one if there was none before, or when all Namespaces contain it, and
-// determines whether canaries are updated first. The numbers are those of the Namespaces, and of the canaries among
-// them, that do not contain the latest revision yet.
-func (r *Rollout) Advance(outdated, canaries int) {
-	r.IsCanaryPhase = canaries > 0
-	if r.Current == "" || outdated == 0 {
-		r.Current = r.Latest
+// determines whether only canaries are updated. last is the result of the previous call.
+func (r *Rollout) Advance(last Rollout, progress Progress, now time.Time) {
+	r.IsCanaryPhase = progress.Canaries > 0
+	if r.Settings.MinReadySeconds > 0 {
+		if last.Latest != r.Latest {
+			last = Rollout{}
+		}
+		switch {
+		case last.FailingCanaries > 0:
+		case !last.CanariesUpdated.IsZero():
+			// A canary that is added later does not extend the time: users who create Namespaces could stop the rollout.
+			r.CanariesUpdated = last.CanariesUpdated
+		case !r.IsCanaryPhase:
+			// The status has no fractions of seconds, and a restart must not shorten the time.
+			r.CanariesUpdated = metav1.NewTime(now.Add(time.Second - 1).Truncate(time.Second))
+		}
+		// Also if all Namespaces are canaries, new ones do not get the revision while the rollout is paused.
+		r.IsCanaryPhase = r.IsCanaryPhase || r.CanariesUpdated.IsZero() || r.CanaryWait(now) > 0 ||
+			!progress.IsComplete || r.Settings.Paused
 	}
+	if r.Current == "" || progress.Outdated == 0 && !r.IsCanaryPhase {
+		r.Current, r.IsCanaryPhase, r.CanariesUpdated = r.Latest, false, metav1.Time{}
+	}
+}
+
+// CanaryWait returns the remaining time before other Namespaces than the canaries are updated; 0 if it is not known.
+func (r Rollout) CanaryWait(now time.Time) time.Duration {
+	if r.CanariesUpdated.IsZero() {
+		return 0
+	}
+	return max(0, r.CanariesUpdated.Add(time.Duration(r.Settings.MinReadySeconds)*time.Second).Sub(now))
 }
 
 // HasFailurePause reports whether the rollout is paused because of failures.

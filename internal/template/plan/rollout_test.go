@@ -5,8 +5,10 @@ package plan
 
 import (
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/template"
@@ -107,13 +109,90 @@ func TestAdvance(t *testing.T) {
 		"canaries first":      {current: "a", outdated: 2, canaries: 1, want: Rollout{Latest: "b", Current: "a", IsCanaryPhase: true}},
 		"after the canaries":  {current: "a", outdated: 2, want: Rollout{Latest: "b", Current: "a"}},
 		"all are up to date":  {current: "a", want: Rollout{Latest: "b", Current: "b"}},
-		"the first, canaries": {outdated: 1, canaries: 1, want: Rollout{Latest: "b", Current: "b", IsCanaryPhase: true}},
+		"the first, canaries": {outdated: 1, canaries: 1, want: Rollout{Latest: "b", Current: "b"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			rollout := Rollout{Latest: "b", Current: test.current}
-			rollout.Advance(test.outdated, test.canaries)
+			failing := Rollout{Latest: "b", FailingCanaries: 1} // This matters only with minReadySeconds.
+			rollout.Advance(failing, Progress{Outdated: test.outdated, Canaries: test.canaries}, time.Now())
 			NewWithT(t).Expect(rollout).To(Equal(test.want))
+		})
+	}
+}
+
+func TestAdvanceWithMinReadySeconds(t *testing.T) {
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	ago := func(elapsed time.Duration) Rollout {
+		return Rollout{Latest: "b", CanariesUpdated: metav1.NewTime(now.Add(-elapsed))}
+	}
+	failing := ago(time.Hour)
+	failing.FailingCanaries = 1
+	other := ago(time.Hour)
+	other.Latest, other.FailingCanaries = "a", 1
+	outdated, done := Progress{Outdated: 2, IsComplete: true}, Progress{IsComplete: true}
+	tests := map[string]struct {
+		last     Rollout
+		progress Progress
+		isPaused bool
+		// early is how long before the whole second the rollout is computed.
+		early time.Duration
+		// isWaiting is true if only canaries are updated: for the wait, if it is known.
+		isWaiting bool
+		wait      time.Duration
+		updated   time.Time
+		isCurrent bool
+	}{
+		"a canary is outdated": {
+			progress: Progress{Outdated: 2, Canaries: 1, IsComplete: true}, isWaiting: true,
+		},
+		"all canaries, or none, are updated": {progress: outdated, isWaiting: true, wait: time.Minute, updated: now},
+		"within a second": {
+			progress: outdated, early: time.Second - 1, isWaiting: true, wait: time.Minute + time.Second - 1, updated: now,
+		},
+		"the time counts": {
+			last: ago(time.Minute - 1), progress: outdated, isWaiting: true, wait: 1, updated: now.Add(1 - time.Minute),
+		},
+		"the time has passed": {last: ago(time.Minute), progress: outdated, updated: now.Add(-time.Minute)},
+		"the time has passed while the rollout is paused": {
+			last: ago(time.Minute), progress: outdated, isPaused: true, isWaiting: true, updated: now.Add(-time.Minute),
+		},
+		"the time has passed, failures are unknown": {
+			last: ago(time.Minute), progress: Progress{Outdated: 2}, isWaiting: true, updated: now.Add(-time.Minute),
+		},
+		"the time has passed, and another canary is outdated": {
+			last: ago(time.Minute), progress: Progress{Outdated: 2, Canaries: 1, IsComplete: true}, isWaiting: true,
+			updated: now.Add(-time.Minute),
+		},
+		"another canary is outdated while the time counts": {
+			last: ago(time.Second), progress: Progress{Outdated: 2, Canaries: 1, IsComplete: true}, isWaiting: true,
+			wait: 59 * time.Second, updated: now.Add(-time.Second),
+		},
+		"a canary fails":       {last: failing, progress: outdated, isWaiting: true},
+		"a canary has failed":  {last: Rollout{Latest: "b"}, progress: outdated, isWaiting: true, wait: time.Minute, updated: now},
+		"the revision changes": {last: other, progress: outdated, isWaiting: true, wait: time.Minute, updated: now},
+		"all namespaces are canaries": {
+			last: ago(time.Minute - 1), progress: done, isWaiting: true, wait: 1, updated: now.Add(1 - time.Minute),
+		},
+		"all namespaces are canaries, and the time has passed": {last: ago(time.Minute), progress: done, isCurrent: true},
+		"all namespaces are canaries while the rollout is paused": {
+			last: ago(time.Minute), progress: done, isPaused: true, isWaiting: true, updated: now.Add(-time.Minute),
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			g, at := NewWithT(t), now.Add(-test.early)
+			settings := v1alpha1.TemplateRollout{MinReadySeconds: 60, Paused: test.isPaused}
+			rollout := Rollout{Latest: "b", Current: "a", Settings: settings}
+			rollout.Advance(test.last, test.progress, at)
+			g.Expect(rollout.CanaryWait(at)).To(Equal(test.wait))
+			want := Rollout{
+				Latest: "b", Current: "a", Settings: settings, IsCanaryPhase: test.isWaiting, CanariesUpdated: metav1.NewTime(test.updated),
+			}
+			if test.isCurrent {
+				want.Current = "b"
+			}
+			g.Expect(rollout).To(Equal(want))
 		})
 	}
 }
