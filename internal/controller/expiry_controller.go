@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
@@ -27,7 +28,6 @@ import (
 	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/denial"
 	"github.com/nslifecycle/nslifecycle/internal/expiry"
-	"github.com/nslifecycle/nslifecycle/internal/initialization"
 	"github.com/nslifecycle/nslifecycle/internal/nsobject"
 	"github.com/nslifecycle/nslifecycle/internal/policyverifier"
 	"github.com/nslifecycle/nslifecycle/internal/servertime"
@@ -54,9 +54,10 @@ type ExpiryReconciler struct {
 	Live     client.Reader
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
-	// SystemNamespace is the namespace of the installation. OwnNamespace is the namespace that this
-	// process runs in, if any. The reconciler deletes neither of them.
-	SystemNamespace, OwnNamespace string
+	// Exempt are the names of the Namespaces that are exempt from initialization. OwnNamespace is the namespace that
+	// this process runs in, if any. The reconciler deletes none of them.
+	Exempt       []string
+	OwnNamespace string
 	// IsDryRun disables all deletions.
 	IsDryRun bool
 
@@ -129,7 +130,7 @@ func (r *ExpiryReconciler) decide(
 ) (expiry.Decision, error) {
 	input := expiry.Input{
 		Now: now.earlier, Latest: now.later, IsDryRun: r.IsDryRun,
-		IsExempt: initialization.IsExempt(namespace.Name, r.SystemNamespace) || namespace.Name == r.OwnNamespace,
+		IsExempt: slices.Contains(r.Exempt, namespace.Name) || namespace.Name == r.OwnNamespace,
 	}
 	if expiry.IsSet(namespace) && namespace.DeletionTimestamp == nil {
 		enforced, err := policyverifier.IsExpiryEnforced(ctx, reader)

@@ -22,7 +22,7 @@ func Inject(namespace *corev1.Namespace, set *internalv1alpha1.NamespaceInitiali
 	// Users cannot choose initializers or forge the requester.
 	maps.DeleteFunc(namespace.Labels, isReserved(initialization.SettableLabels))
 	maps.DeleteFunc(namespace.Annotations, isReserved(initialization.SettableAnnotations))
-	if set == nil || namespace.Name != "" && initialization.IsExempt(namespace.Name, set.SystemNamespace) {
+	if set == nil || slices.Contains(initialization.Exempt(set.SystemNamespace, set.SourceNamespace), namespace.Name) {
 		return
 	}
 	addDefaults(namespace, set, labels)

@@ -156,6 +156,7 @@ func setupInitializers(
 			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clock: options.ServerClock,
 		},
 		SystemNamespace:       options.SystemNamespace,
+		SourceNamespace:       options.SourceNamespace,
 		NamespaceRequirements: options.NamespaceRequirements,
 		Operators:             parts.Users(options.SystemNamespace, self),
 		Revisions:             revisions,
@@ -164,13 +165,13 @@ func setupInitializers(
 		return fmt.Errorf("failed to set up the configuration reconciler: %w", err)
 	}
 	if err := (&controller.NamespaceReconciler{
-		Client:          mgr.GetClient(),
-		Live:            mgr.GetAPIReader(),
-		Recorder:        mgr.GetEventRecorder(reportingController),
-		Clock:           options.ServerClock,
-		SystemNamespace: options.SystemNamespace,
-		Workers:         options.NamespaceWorkers,
-		HasTemplates:    options.Controllers.Runs(Templates),
+		Client:       mgr.GetClient(),
+		Live:         mgr.GetAPIReader(),
+		Recorder:     mgr.GetEventRecorder(reportingController),
+		Clock:        options.ServerClock,
+		Exempt:       options.exempt(),
+		Workers:      options.NamespaceWorkers,
+		HasTemplates: options.Controllers.Runs(Templates),
 
 		ProgressInterval: controller.ProgressInterval,
 		ProgressLimiter:  controller.NewProgressLimiter(),
@@ -275,13 +276,13 @@ func setupExpiry(mgr ctrl.Manager, options Options) error {
 		return fmt.Errorf("failed to create a client without a cache: %w", err)
 	}
 	if err := (&controller.ExpiryReconciler{
-		Client:          mgr.GetClient(),
-		Live:            live,
-		Recorder:        mgr.GetEventRecorder(reportingController),
-		Clock:           options.Clock,
-		SystemNamespace: options.SystemNamespace,
-		OwnNamespace:    options.OwnNamespace,
-		IsDryRun:        options.IsExpiryDryRun,
+		Client:       mgr.GetClient(),
+		Live:         live,
+		Recorder:     mgr.GetEventRecorder(reportingController),
+		Clock:        options.Clock,
+		Exempt:       options.exempt(),
+		OwnNamespace: options.OwnNamespace,
+		IsDryRun:     options.IsExpiryDryRun,
 	}).SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("failed to set up the expiry reconciler: %w", err)
 	}
