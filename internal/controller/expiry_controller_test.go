@@ -194,7 +194,7 @@ func TestExpiryReconcile(t *testing.T) {
 			recorder := events.NewFakeRecorder(10)
 			reconciler := &ExpiryReconciler{
 				Client: test.server.client(policies...), Live: test.server.reader(test.livePolicies...),
-				Recorder: recorder, Clock: clocktesting.NewFakePassiveClock(now), SystemNamespace: systemNamespace,
+				Recorder: recorder, Clock: clocktesting.NewFakePassiveClock(now), Exempt: exempt,
 			}
 			result, err := reconciler.Reconcile(t.Context(), requestFor("x"))
 			g.Expect(err).To(matchError(test.wantError))
@@ -219,7 +219,7 @@ func TestExpiryBacksOffAfterRejection(t *testing.T) {
 	clock, policies := clocktesting.NewFakePassiveClock(now), []client.Object{policytest.ExpiryPolicy(), policytest.ExpiryBinding()}
 	reconciler := &ExpiryReconciler{
 		Client: server.client(policies...), Live: server.reader(policies...), Recorder: events.NewFakeRecorder(10), Clock: clock,
-		SystemNamespace: systemNamespace,
+		Exempt: exempt,
 	}
 	reconcile := func(wait time.Duration, writes int) {
 		result, err := reconciler.Reconcile(t.Context(), requestFor("x"))
@@ -244,7 +244,7 @@ func TestExpiryNeverDeletesExemptNamespaces(t *testing.T) {
 	for _, name := range []string{"default", "kube-system", "kube-public", "kube-node-lease", systemNamespace, "own"} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			reconciler := &ExpiryReconciler{SystemNamespace: systemNamespace, OwnNamespace: "own"}
+			reconciler := &ExpiryReconciler{Exempt: exempt, OwnNamespace: "own"}
 			namespace := wrappers.MakeNamespace(name).Annotation(v1alpha1.AnnotationExpiresAt, "2020-01-01T00:00:00Z").Obj()
 			decision, err := reconciler.decide(t.Context(),
 				newFakeClient(interceptor.Funcs{}, policytest.ExpiryPolicy(), policytest.ExpiryBinding()), namespace, clockRange{now, now})
