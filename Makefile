@@ -445,6 +445,7 @@ uninstall: kustomize ## Remove the CRDs, the policies that read them, and all co
 deploy: kustomize ## Install everything, with the manager's image from IMG.
 	@$(render-install) $(KUBECTL) apply -f "$$overlay/install.yaml"; $(delete-obsolete)
 
+# The namespace of the sources of copies, which contains Secrets of users, remains.
 # The manager loses its permissions, and never deletes the content of its own namespace. If the
 # built-in namespace controller is off, a local manager finalizes the namespace. At this point, all policies are
 # already deleted.
@@ -452,7 +453,8 @@ deploy: kustomize ## Install everything, with the manager's image from IMG.
 undeploy: kustomize build ## Remove everything, in an order that never blocks namespaces.
 	@$(delete-templates)
 	@$(delete-policies)
-	"$(LOCALBIN)/kustomize" build config/default | $(KUBECTL) delete --wait=false --ignore-not-found=$(ignore-not-found) -f -
+	"$(LOCALBIN)/kustomize" build config/default | $(KUBECTL) delete --wait=false --ignore-not-found=$(ignore-not-found) \
+		--selector='app.kubernetes.io/component!=sources' -f -
 	$(delete-permissions)
 	@$(wait-for-system-namespace)
 

@@ -25,7 +25,8 @@ has({{.selector}}) &&
 {{/* Whether a new Namespace is exempt from initialization. */}}
 {{define "isExempt" -}}
 object.metadata.?name.orValue('') in
-[{{.requiredNamespaces}}, string(params.?systemNamespace.orValue('-'))]
+[{{.requiredNamespaces}}, string(params.?systemNamespace.orValue('-')),
+string(params.?sourceNamespace.orValue('-'))]
 {{- end}}
 
 {{/* Whether the key k of a label of a new Namespace is reserved for the operator. */}}

@@ -313,11 +313,8 @@ const (
 	ReasonTooManyObjects = "TooManyObjects"
 	// ReasonKindNotFound: the API server does not serve the kind.
 	ReasonKindNotFound = "KindNotFound"
-	// ReasonSourceNotFound: the source of a copy does not exist.
+	// ReasonSourceNotFound: the source of a copy, or the source namespace, does not exist.
 	ReasonSourceNotFound = "SourceNotFound"
-	// ReasonSourceNamespaceReplaced: the namespace of the source of a copy has another UID than the template accepts. The
-	// message contains the command that accepts it.
-	ReasonSourceNamespaceReplaced = "SourceNamespaceReplaced"
 	// ReasonRevisionNotFound: a revision of the template was deleted.
 	ReasonRevisionNotFound = "RevisionNotFound"
 	// ReasonServiceAccountNotFound: the ServiceAccount of the template does not exist.

@@ -6,7 +6,6 @@ package v1alpha1
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 )
 
 // TemplateAccess specifies who can choose a template.
@@ -54,9 +53,8 @@ type NamespaceTemplateSpec struct {
 	Access TemplateAccess `json:"access,omitempty"`
 
 	// serviceAccountName is the name of a ServiceAccount in the namespace of the operator. The operator
-	// impersonates it to write the objects and to read the sources of copies. It requires the verb
-	// "provision" on namespaces, granted by a ClusterRoleBinding, and the permissions to create and patch
-	// the objects.
+	// impersonates it to write the objects. It requires the verb "provision" on namespaces, granted by a
+	// ClusterRoleBinding, and the permissions to create and patch the objects.
 	//
 	// +required
 	// +kubebuilder:validation:MinLength=1
@@ -368,8 +366,9 @@ type TemplateObject struct {
 	// +kubebuilder:validation:Type=object
 	Template *runtime.RawExtension `json:"template,omitempty"`
 
-	// sourceRef refers to a Secret or ConfigMap. The object is a copy of it, and is updated when the
-	// source changes. If the source is deleted, the copies remain.
+	// sourceRef refers to a Secret or ConfigMap in the source namespace, which the flag --source-namespace of
+	// the operator sets. The object is a copy of it, and is updated when the source changes. If the source
+	// is deleted, the copies remain.
 	// +optional
 	SourceRef *TemplateSourceReference `json:"sourceRef,omitempty"`
 
@@ -406,22 +405,6 @@ type TemplateSourceReference struct {
 	// +required
 	// +kubebuilder:validation:Enum=Secret;ConfigMap
 	Kind string `json:"kind"`
-
-	// namespace is the namespace of the source.
-	// +required
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=63
-	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
-	Namespace string `json:"namespace"`
-
-	// namespaceUID is the metadata.uid of the namespace of the source. If it is set, the operator copies
-	// nothing from a namespace with another UID, and otherwise nothing from one with another UID than
-	// status.sourceNamespaces contains. It is not part of a revision: a change applies at once.
-	// +optional
-	// +kubebuilder:validation:Type=string
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=128
-	NamespaceUID types.UID `json:"namespaceUID,omitempty"`
 
 	// name is the name of the source and of the copies.
 	// +required
@@ -676,15 +659,6 @@ type NamespaceTemplateStatus struct {
 	// +optional
 	CanariesUpdatedTime *metav1.Time `json:"canariesUpdatedTime,omitempty"`
 
-	// sourceNamespaces are the namespaces of the sources of copies. If one of them is deleted and created
-	// again, which other users may have done, the operator copies nothing from the new one until
-	// sourceRef.namespaceUID accepts it.
-	// +optional
-	// +listType=map
-	// +listMapKey=name
-	// +kubebuilder:validation:MaxItems=64
-	SourceNamespaces []TemplateSourceNamespace `json:"sourceNamespaces,omitempty"`
-
 	// namespaces are the numbers of Namespaces by state.
 	// +optional
 	Namespaces *TemplateNamespaceCounts `json:"namespaces,omitempty"`
@@ -694,21 +668,6 @@ type NamespaceTemplateStatus struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=10
 	Failures []TemplateFailure `json:"failures,omitempty"`
-}
-
-// TemplateSourceNamespace identifies the namespace of the source of a copy.
-type TemplateSourceNamespace struct {
-	// name is the name of the Namespace.
-	// +required
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=63
-	Name string `json:"name"`
-	// uid is sourceRef.namespaceUID or, if it is not set, the UID of the Namespace when the operator first
-	// read it for this template.
-	// +required
-	// +kubebuilder:validation:Type=string
-	// +kubebuilder:validation:MaxLength=128
-	UID types.UID `json:"uid"`
 }
 
 // TemplateNamespaceCounts are numbers of Namespaces. One that is Initializing is counted only if it is failed

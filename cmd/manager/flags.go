@@ -15,6 +15,7 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 	cliflag "k8s.io/component-base/cli/flag"
 	"sigs.k8s.io/controller-runtime/pkg/client/config"
 
@@ -26,7 +27,10 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/webhooks"
 )
 
-const defaultSystemNamespace = "nslifecycle-system"
+const (
+	defaultSystemNamespace = "nslifecycle-system"
+	defaultSourceNamespace = "nslifecycle-sources"
+)
 
 type options struct {
 	manager.Options
@@ -70,7 +74,7 @@ func parseOptions(arguments []string) (*options, error) {
 
 // complete validates the flags and converts the values of some flags.
 func (o *options) complete() error {
-	errs := make([]error, 7)
+	errs := make([]error, 8)
 	o.Controllers, errs[0] = manager.ParseControllers(strings.Join(o.controllers, ","))
 	o.NamespaceFinalizer, errs[1] = finalization.ParseFinalizer(o.namespaceFinalizer)
 	o.GracePeriod, errs[2] = graceperiod.ParseGracePeriod(o.gracePeriod)
@@ -85,6 +89,9 @@ func (o *options) complete() error {
 	if o.NamespaceRequirements, errs[6] = initialization.ParseRequirements(o.namespaceSelector); errs[6] != nil {
 		errs[6] = fmt.Errorf("--namespace-selector: %w", errs[6])
 	}
+	if problems := validation.IsDNS1123Label(o.SourceNamespace); len(problems) > 0 {
+		errs[7] = fmt.Errorf("--source-namespace %q is not the name of a namespace: %s", o.SourceNamespace, problems[0])
+	}
 	o.Hold = &o.hold
 	return errors.Join(append(errs, o.hold.Validate())...)
 }
@@ -96,6 +103,9 @@ func (o *options) bind() cliflag.NamedFlagSets {
 	sections.FlagSet("initialization").StringVar(&o.namespaceSelector, "namespace-selector", "",
 		"A label selector for new namespaces, for example trial=true. Namespaces that it does not select get no "+
 			"initializers, whichever configuration selects them.")
+	sections.FlagSet("templates").StringVar(&o.SourceNamespace, "source-namespace", defaultSourceNamespace,
+		"The namespace with the Secrets and ConfigMaps that templates can copy. The operator never initializes it, and "+
+			"applies no template to it.")
 	o.bindWebhookServer(sections.FlagSet("webhook server"))
 	o.bindHold(sections.FlagSet("hold"))
 	o.bindFinalization(sections.FlagSet("finalization"))

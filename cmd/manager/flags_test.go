@@ -47,6 +47,8 @@ func TestInvalidFlags(t *testing.T) {
 		"--concurrent-namespace-finalizations":    "needs an argument",
 		"--concurrent-namespace-finalizations=0":  "must be at least 1",
 		"--concurrent-namespace-finalizations=-1": "must be at least 1",
+		"--source-namespace=a.b":                  `--source-namespace "a.b" is not the name of a namespace`,
+		"--source-namespace=":                     `--source-namespace "" is not the name of a namespace`,
 		"--settling-time=5s":                      "unknown flag: --settling-time",
 		"--controllers=namespaces": `unknown controller "namespaces": specify a comma-separated list of admission, diagnosis, ` +
 			"finalization, initialization",

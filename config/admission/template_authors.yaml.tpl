@@ -28,6 +28,8 @@ spec:
   variables:
   - name: systemNamespace
     expression: "params.?systemNamespace.orValue('')"
+  - name: sourceNamespace
+    expression: "params.?sourceNamespace.orValue('')"
   # The CRD allows at most 16 copies, so that each check below has its own CEL budget: an expression can
   # contain at most two checks.
   - name: copies
@@ -36,7 +38,7 @@ spec:
     expression: "variables.copies.map(c, c.kind == 'Secret' ? 'secrets' : 'configmaps')"
   - name: sources
     expression: >-
-      variables.copies.map(c, c.kind + ' "' + c.namespace + '/' + c.name + '", which is copied by')
+      variables.copies.map(c, c.kind + ' "' + variables.sourceNamespace + '/' + c.name + '", which is copied by')
   - name: user
     expression: "'user \"' + request.userInfo.username + '\" is not allowed to '"
   - name: template
@@ -63,7 +65,7 @@ spec:
 {{- range $i := 16}}
   - expression: >-
       variables.copies.size() <= {{$i}} || authorizer.group('').resource(variables.resources[{{$i}}])
-      .namespace(variables.copies[{{$i}}].namespace).name(variables.copies[{{$i}}].name).check('get').allowed()
+      .namespace(variables.sourceNamespace).name(variables.copies[{{$i}}].name).check('get').allowed()
     reason: Forbidden
     messageExpression: "variables.user + 'get ' + variables.sources[{{$i}}] + variables.template"
 {{- end}}

@@ -49,8 +49,8 @@ type ConfigurationReconciler struct {
 	Recorder events.EventRecorder
 	// HealthChecker determines the health of the initializers.
 	HealthChecker *initializerhealth.Checker
-	// SystemNamespace is written to the set, so that the admission policies exempt this namespace.
-	SystemNamespace string
+	// SystemNamespace and SourceNamespace are written to the set, so that the admission policies exempt these namespaces.
+	SystemNamespace, SourceNamespace string
 	// NamespaceRequirements are requirements of new Namespaces with initializers, in addition to those of the selectors.
 	NamespaceRequirements []v1alpha1.NamespaceSelectorRequirement
 	// Operators are the user names of all parts of the operator. They are written to the set: the admission policies allow
@@ -187,7 +187,7 @@ func (r *ConfigurationReconciler) writeSet(
 	set.Initializers, set.WaitingSubjects = merged.Initializers, merged.WaitingSubjects
 	set.Templates = effectiveTemplates
 	keepMetadata(set.Templates, before.Templates, current)
-	set.SystemNamespace, set.Operators = r.SystemNamespace, r.Operators
+	set.SystemNamespace, set.SourceNamespace, set.Operators = r.SystemNamespace, r.SourceNamespace, r.Operators
 	if exists && apiequality.Semantic.DeepEqual(set, before) {
 		return set, nil
 	}

@@ -42,7 +42,7 @@ func TestNamespaceReconcileDecidesAgainLive(t *testing.T) {
 	waiting := func(seconds int32) *wrappers.NamespaceWrapper {
 		namespace := wrappers.MakeNamespace("x").UID("x-uid").ResourceVersion("8").Initializers(rbac, quota)
 		decision := initialization.Decide(namespace.Obj(),
-			initialization.Registry{Registrations: registered(seconds)}, systemNamespace, now.Add(-time.Minute))
+			initialization.Registry{Registrations: registered(seconds)}, exempt, now.Add(-time.Minute))
 		namespace.Status.Conditions = decision.Conditions
 		if decision.TurnStart != nil {
 			namespace.Annotation(v1alpha1.AnnotationTurnStartedAt, *decision.TurnStart)

@@ -49,8 +49,8 @@ type NamespaceReconciler struct {
 	Live     client.Reader
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
-	// SystemNamespace is the namespace that the operator runs in. It is never deleted.
-	SystemNamespace string
+	// Exempt are the names of the Namespaces that are never deleted.
+	Exempt []string
 	// Workers is the number of Namespaces that are reconciled concurrently. The default is 1.
 	Workers int
 	// ProgressInterval is the minimum time between two writes that report the progress of an

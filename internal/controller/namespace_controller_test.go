@@ -443,6 +443,6 @@ func withoutConditions(namespace *wrappers.NamespaceWrapper) *corev1.Namespace {
 func (s *fakeServer) namespaceReconciler(recorder events.EventRecorder) *NamespaceReconciler {
 	return &NamespaceReconciler{
 		Client: s.client(), Live: s.reader(), Recorder: recorder, Clock: clocktesting.NewFakePassiveClock(now),
-		SystemNamespace: systemNamespace,
+		Exempt: exempt,
 	}
 }

@@ -29,7 +29,7 @@ func (r *NamespaceReconciler) apply(
 	var decision initialization.Decision
 	var delay time.Duration
 	err := nsobject.RetryOnConflict(ctx, r.Live, cached, func(namespace *corev1.Namespace, resourceVersion string) error {
-		decision = initialization.Decide(namespace, registry, r.SystemNamespace, r.Clock.Now())
+		decision = initialization.Decide(namespace, registry, r.Exempt, r.Clock.Now())
 		if decision.LabelRepair != nil {
 			return r.repairLabel(ctx, namespace, decision)
 		}
@@ -80,7 +80,7 @@ func (r *NamespaceReconciler) applyLive(
 	}
 	var decision initialization.Decision
 	err = nsobject.RetryOnConflict(ctx, r.Live, live, func(namespace *corev1.Namespace, resourceVersion string) error {
-		decision = initialization.Decide(namespace, registry, r.SystemNamespace, r.Clock.Now())
+		decision = initialization.Decide(namespace, registry, r.Exempt, r.Clock.Now())
 		switch {
 		case decision.Skip != nil:
 			return r.skip(ctx, namespace, resourceVersion, decision.Skip)

@@ -38,6 +38,8 @@ import (
 
 const systemNamespace = "nslifecycle-system"
 
+var exempt = initialization.Exempt(systemNamespace, "nslifecycle-sources")
+
 var (
 	// now is the initial time of the fake clocks.
 	now = policytest.Now

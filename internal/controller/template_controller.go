@@ -67,6 +67,8 @@ type TemplateReconciler struct {
 	Records    *apply.Records
 	Clock      clock.PassiveClock
 	Recorder   events.EventRecorder
+	// Exempt are the names of the Namespaces to which no template is applied.
+	Exempt []string
 	// ServiceAccounts watches the ServiceAccounts in the system namespace.
 	ServiceAccounts cache.Cache
 	// Requests enqueues templates, and Namespaces those to which a template may be applied otherwise: with another
@@ -87,6 +89,8 @@ type review struct {
 	message    string
 	// unserved are the kinds in the template that the API server does not serve.
 	unserved []string
+	// missingSource is the result of Applier.MissingSource.
+	missingSource string
 	// isForbidden is true if an object was forbidden in a Namespace.
 	isForbidden bool
 	generation  int64
@@ -175,6 +179,7 @@ func (r *TemplateReconciler) report(
 	namespaces []corev1.Namespace,
 ) (ctrl.Result, error) {
 	last, observed := r.review(ctx, current), r.observe(current, namespaces)
+	last.missingSource = r.Applier.MissingSource(ctx, current)
 	if err := r.observeEnforcement(ctx, current, &observed); err != nil {
 		return ctrl.Result{}, err
 	}
@@ -192,7 +197,8 @@ func (r *TemplateReconciler) report(
 	if observed.enforced.Status == metav1.ConditionFalse {
 		return ctrl.Result{RequeueAfter: incompleteReviewInterval}, nil
 	}
-	if last.authorized != metav1.ConditionTrue || len(last.unserved) > 0 || current.Status.Namespaces.Failed > 0 {
+	if last.authorized != metav1.ConditionTrue || len(last.unserved) > 0 || last.missingSource != "" ||
+		current.Status.Namespaces.Failed > 0 {
 		return ctrl.Result{RequeueAfter: incompleteReviewInterval}, nil
 	}
 	return ctrl.Result{RequeueAfter: reviewInterval}, nil
@@ -367,7 +373,7 @@ func (r *TemplateReconciler) mustProcess(current *v1alpha1.NamespaceTemplate, na
 	state, err := r.Records.State(namespace)
 	return err == nil && current.DeletionTimestamp == nil && namespace.DeletionTimestamp == nil &&
 		initialization.ParseState(namespace).Phase == initialization.PhaseInitialized &&
-		!initialization.IsExempt(namespace.Name, r.Authorizer.SystemNamespace) &&
+		!slices.Contains(r.Exempt, namespace.Name) &&
 		template.MustApply(current, namespace, state) && !r.Records.IsBlocked(current.UID, namespace) &&
 		!r.Records.HasProcessed(current, namespace.Name)
 }
@@ -400,26 +406,20 @@ func (r *TemplateReconciler) writeStatus(
 	setConditions(&status.Conditions, template.Conditions(current, template.ConditionInput{
 		Errors: r.Programs.Errors(current), IsOmitted: r.omitted.Has(current.Name),
 		Authorized: last.authorized, AuthorizedMessage: last.message, UnauthorizedFor: now.Sub(unauthorizedSince),
-		Failing: summary.Failing, IsProcessed: observed.isProcessed, Enforced: observed.enforced,
+		MissingSource: last.missingSource,
+		Failing:       summary.Failing, IsProcessed: observed.isProcessed, Enforced: observed.enforced,
 		HasFailurePause: rollout.HasFailurePause(), IsCanaryPhase: rollout.IsCanaryPhase,
 		CanaryWaitEnd: canaryWaitEnd,
 	}), current.Generation, now)
 	if apiequality.Semantic.DeepEqual(base.Status, current.Status) {
 		return nil
 	}
-	if err := r.patchStatus(ctx, base, current); err != nil {
-		return err
-	}
-	for _, event := range template.Events(before, status) {
-		nsobject.RecordEvent(r.Recorder, current, event.Type, event.Reason, actionApplyTemplate, event.Note)
-	}
-	return nil
-}
-
-func (r *TemplateReconciler) patchStatus(ctx context.Context, base, current *v1alpha1.NamespaceTemplate) error {
 	patch := client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})
 	if err := r.Status().Patch(ctx, current, patch, client.FieldOwner(nsobject.FieldOwner)); err != nil {
 		return fmt.Errorf("failed to update the status of NamespaceTemplate %q: %w", current.Name, err)
+	}
+	for _, event := range template.Events(before, status) {
+		nsobject.RecordEvent(r.Recorder, current, event.Type, event.Reason, actionApplyTemplate, event.Note)
 	}
 	return nil
 }
@@ -456,32 +456,14 @@ func (r *TemplateReconciler) planRollout(
 			return err
 		}
 	}
-	hasNewSources, err := r.recordSourceNamespaces(ctx, current, rollout.Current == rollout.Latest)
-	if err != nil {
-		return err
-	}
 	status.CurrentRevision, status.CanariesUpdatedTime = rollout.Current, nil
 	if !rollout.CanariesUpdated.IsZero() {
 		status.CanariesUpdatedTime = rollout.CanariesUpdated.DeepCopy()
 	}
-	if r.Records.SetRollout(current.UID, rollout) || hasNewSources {
+	if r.Records.SetRollout(current.UID, rollout) {
 		enqueueConcerned(ctx, r.Client, r.Namespaces, current)
 	}
 	return nil
-}
-
-// recordSourceNamespaces records the namespaces of the sources in the status before anything is copied. It reports
-// whether it has changed the status.
-func (r *TemplateReconciler) recordSourceNamespaces(
-	ctx context.Context, current *v1alpha1.NamespaceTemplate, isComplete bool,
-) (bool, error) {
-	sources, err := r.Applier.SourceNamespaces(ctx, current, isComplete)
-	if err != nil || slices.Equal(current.Status.SourceNamespaces, sources) {
-		return false, err
-	}
-	base := current.DeepCopy()
-	current.Status.SourceNamespaces = sources
-	return true, r.patchStatus(ctx, base, current)
 }
 
 // progress counts the initialized Namespaces that do not contain a revision yet, and the canaries among them.
@@ -498,7 +480,7 @@ func (r *TemplateReconciler) progress(
 		// The last write can have initialized a Namespace that the cache shows as initializing.
 		isStale := r.Records.IsStale(namespace)
 		if !isStale && initialization.ParseState(namespace).Phase != initialization.PhaseInitialized ||
-			initialization.IsExempt(namespace.Name, r.Authorizer.SystemNamespace) ||
+			slices.Contains(r.Exempt, namespace.Name) ||
 			!template.IsOutdated(current, namespace, state, revision) ||
 			r.Records.IsBlocked(current.UID, namespace) {
 			continue

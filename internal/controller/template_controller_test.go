@@ -56,7 +56,7 @@ func (s *templateServer) reconciler(objects ...client.Object) *TemplateReconcile
 		Records: records, Recorder: events.NewFakeRecorder(10), Namespaces: &Requests{},
 		Applier: &apply.Applier{
 			Programs: programs, Records: records, Objects: apply.NewObjects(nil, records, clock, nil),
-			Sources: apply.NewSources(nil, nil, nil, clock, nil),
+			Sources: apply.NewSources(nil, api, "sources", nil),
 		},
 		Authorizer: &authorization.Authorizer{
 			DryRunner: &apply.Writer{},

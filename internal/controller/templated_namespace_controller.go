@@ -76,8 +76,8 @@ type TemplatedNamespaceReconciler struct {
 	Records  *apply.Records
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
-	// SystemNamespace is the namespace of the operator.
-	SystemNamespace string
+	// Exempt are the names of the Namespaces to which no template is applied.
+	Exempt []string
 	// ServiceAccounts watches the ServiceAccounts in the system namespace.
 	ServiceAccounts cache.Cache
 	// Workers is the number of new Namespaces that are reconciled concurrently.
@@ -160,7 +160,7 @@ func (r *TemplatedNamespaceReconciler) reconcile(
 		return ctrl.Result{RequeueAfter: conflictRetry}, nil
 	}
 	defer r.Records.End(record)
-	if initialization.IsExempt(namespace.Name, r.SystemNamespace) || !isTurnOfTemplates(state) {
+	if slices.Contains(r.Exempt, namespace.Name) || !isTurnOfTemplates(state) {
 		r.Records.Processed(record)
 		return ctrl.Result{}, nil
 	}
@@ -364,7 +364,7 @@ func (r *TemplatedNamespaceReconciler) EnqueueCopiesOf(changed v1alpha1.Template
 	r.enqueueMatching(context.Background(), func(t *v1alpha1.NamespaceTemplate) bool {
 		hasCopy := r.Programs.HasCopyOf(t, changed)
 		if hasCopy {
-			r.Templates.AddAfter(templateStatusInterval, t.Name) // The namespace of the source can be new.
+			r.Templates.AddAfter(templateStatusInterval, t.Name) // Its status reports missing sources.
 		}
 		return hasCopy
 	})

@@ -158,9 +158,9 @@ func TestTemplatedNamespaceReconcile(t *testing.T) {
 			changed := &fakeQueue{}
 			reconciler := &TemplatedNamespaceReconciler{
 				Client: test.server.client(), Live: test.server.client(), Applier: applier, Recorder: recorder,
-				Records:         &apply.Records{Clock: clocktesting.NewFakePassiveClock(now)},
-				Clock:           clocktesting.NewFakePassiveClock(now),
-				SystemNamespace: systemNamespace, retries: newRetryLimiter(firstTemplateRetry),
+				Records: &apply.Records{Clock: clocktesting.NewFakePassiveClock(now)},
+				Clock:   clocktesting.NewFakePassiveClock(now),
+				Exempt:  exempt, retries: newRetryLimiter(firstTemplateRetry),
 				Templates: &Requests{queues: []priorityqueue.PriorityQueue[reconcile.Request]{changed}},
 			}
 			isForInitialized := test.isOther

@@ -63,7 +63,7 @@ func (d *Decision) HasReport() bool { return len(d.Conditions) > 0 || d.TurnStar
 
 // Decide returns the actions of the operator for a Namespace. The decision depends only on the
 // arguments.
-func Decide(namespace *corev1.Namespace, registry Registry, systemNamespace string, now time.Time) Decision {
+func Decide(namespace *corev1.Namespace, registry Registry, exempt []string, now time.Time) Decision {
 	decision := Decision{State: ParseState(namespace)}
 	if namespace.DeletionTimestamp != nil {
 		decision.Conditions = ComputeConditions(namespace, decision.State, metav1.NewTime(now))
@@ -74,7 +74,7 @@ func Decide(namespace *corev1.Namespace, registry Registry, systemNamespace stri
 		return decision
 	}
 	if decision.State.Phase == PhaseFailed {
-		decision.KeepReason = WhyNotDelete(namespace, decision.State, systemNamespace)
+		decision.KeepReason = WhyNotDelete(namespace, decision.State, exempt)
 		decision.Delete = decision.KeepReason == ""
 	}
 	timeout := timeoutOf(decision.State, registry.Registrations)

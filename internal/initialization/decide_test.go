@@ -162,11 +162,11 @@ func TestDecideAction(t *testing.T) {
 			g := NewWithT(t)
 			namespace := test.namespace.Obj()
 			registry := Registry{Registrations: test.registrations, DeregisteredSince: test.missing}
-			decision := Decide(namespace, registry, systemNamespace, now)
+			decision := Decide(namespace, registry, exempt, now)
 			g.Expect(actionOf(decision)).To(Equal(test.want))
 			g.Expect(decision.RequiresLiveRead()).To(Equal(test.want.skip != "" || test.want.fails || test.want.deletes))
 			g.Expect(namespace).To(Equal(test.namespace.Obj()), "the argument must not change")
-			g.Expect(Decide(namespace, registry, systemNamespace, now)).To(Equal(decision), "Decide must be deterministic")
+			g.Expect(Decide(namespace, registry, exempt, now)).To(Equal(decision), "Decide must be deterministic")
 		})
 	}
 }
@@ -196,7 +196,7 @@ func TestDecideSkip(t *testing.T) {
 			registry := Registry{
 				Registrations: test.registrations, DeregisteredSince: map[string]time.Time{rbac: now.Add(-time.Hour)},
 			}
-			NewWithT(t).Expect(Decide(namespace, registry, systemNamespace, now).Skip).To(Equal(&Skip{
+			NewWithT(t).Expect(Decide(namespace, registry, exempt, now).Skip).To(Equal(&Skip{
 				Initializers: []string{rbac}, Reason: test.wantReason, Pending: quota,
 				Conditions: []corev1.NamespaceCondition{
 					one(rbac, corev1.ConditionFalse, test.wantReason, "skipped: "+test.wantCause, at),
@@ -280,7 +280,7 @@ func TestDecideConditions(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			namespace := test.namespace.Obj()
-			decision := Decide(namespace, Registry{Registrations: test.registrations}, systemNamespace, now)
+			decision := Decide(namespace, Registry{Registrations: test.registrations}, exempt, now)
 			var types []corev1.NamespaceConditionType
 			for _, condition := range decision.Conditions {
 				types = append(types, condition.Type)
@@ -301,7 +301,7 @@ func TestDecideConditions(t *testing.T) {
 			if decision.TurnStart != nil {
 				namespace.Annotations[v1alpha1.AnnotationTurnStartedAt] = *decision.TurnStart
 			}
-			again := Decide(namespace, Registry{Registrations: test.registrations}, systemNamespace, now.Add(time.Hour))
+			again := Decide(namespace, Registry{Registrations: test.registrations}, exempt, now.Add(time.Hour))
 			g.Expect(again.HasReport()).To(BeFalse())
 		})
 	}

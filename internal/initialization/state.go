@@ -131,11 +131,11 @@ func parseResult(namespace *corev1.Namespace) (failure *metav1.Status, problem s
 // WhyNotDelete returns why the operator must not delete a Namespace after its initialization has
 // failed, or "" if it may delete the Namespace. The Namespace is kept unless it is certain that it
 // was created with initializers.
-func WhyNotDelete(namespace *corev1.Namespace, state State, systemNamespace string) string {
+func WhyNotDelete(namespace *corev1.Namespace, state State, exempt []string) string {
 	switch {
 	case state.Phase != PhaseFailed:
 		return messageNotFailed
-	case IsExempt(namespace.Name, systemNamespace):
+	case slices.Contains(exempt, namespace.Name):
 		return messageExempt
 	case namespace.Labels[v1alpha1.LabelInitializing] != "true":
 		return messageNoLabel

@@ -26,7 +26,12 @@ const (
 	mesh  = "mesh.corp.com"
 )
 
-const systemNamespace = "nslifecycle-system"
+const (
+	systemNamespace = "nslifecycle-system"
+	sourceNamespace = "nslifecycle-sources"
+)
+
+var exempt = Exempt(systemNamespace, sourceNamespace)
 
 // failureResult is a failure result in the format that initializers write.
 const failureResult = `{"kind":"Status","apiVersion":"v1","metadata":{},` +
@@ -306,21 +311,16 @@ func TestWhyNotDelete(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			namespace := test.namespace.Obj()
-			g.Expect(WhyNotDelete(namespace, ParseState(namespace), systemNamespace)).To(Equal(test.want))
+			g.Expect(WhyNotDelete(namespace, ParseState(namespace), exempt)).To(Equal(test.want))
 		})
 	}
 }
 
-func TestIsExempt(t *testing.T) {
-	for name, want := range map[string]bool{
-		"default": true, "kube-system": true, "kube-public": true, "kube-node-lease": true, systemNamespace: true,
-		"kube-other": false, "x": false, "defaults": false, "": false,
-	} {
-		t.Run(name, func(t *testing.T) {
-			g := NewWithT(t)
-			g.Expect(IsExempt(name, systemNamespace)).To(Equal(want))
-		})
-	}
+func TestExempt(t *testing.T) {
+	g := NewWithT(t)
+	required := []string{"default", "kube-node-lease", "kube-public", "kube-system"}
+	g.Expect(exempt).To(ConsistOf(append(required, systemNamespace, sourceNamespace)))
+	g.Expect(Exempt("", "")).To(ConsistOf(required), "a generated name, which is empty at first, is not exempt")
 }
 
 func FuzzSplitNames(f *testing.F) {

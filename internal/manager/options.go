@@ -15,6 +15,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 	"github.com/nslifecycle/nslifecycle/internal/graceperiod"
 	"github.com/nslifecycle/nslifecycle/internal/hold"
+	"github.com/nslifecycle/nslifecycle/internal/initialization"
 	"github.com/nslifecycle/nslifecycle/internal/servertime"
 	"github.com/nslifecycle/nslifecycle/internal/webhooks"
 )
@@ -25,6 +26,8 @@ type Options struct {
 	Controllers Controllers
 	// SystemNamespace is the namespace in which the operator is installed.
 	SystemNamespace string
+	// SourceNamespace is the namespace of the sources of copies in templates.
+	SourceNamespace string
 	// OwnNamespace is the namespace of the manager's Pod; empty if the manager runs outside the
 	// cluster.
 	OwnNamespace string
@@ -71,6 +74,11 @@ func (o *Options) UseServerClock(config *rest.Config) {
 	serverClock := servertime.NewClock(clock.RealClock{})
 	config.Wrap(serverClock.Wrap)
 	o.ServerClock = serverClock
+}
+
+// exempt returns the names of the Namespaces that are exempt from initialization.
+func (o *Options) exempt() []string {
+	return initialization.Exempt(o.SystemNamespace, o.SourceNamespace)
 }
 
 // DefaultProgressDeadline is the default of Options.DiagnosisProgressDeadline.

@@ -162,6 +162,7 @@ func setupInitializers(
 			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clock: options.ServerClock,
 		},
 		SystemNamespace:       options.SystemNamespace,
+		SourceNamespace:       options.SourceNamespace,
 		NamespaceRequirements: options.NamespaceRequirements,
 		Operators:             parts.Users(options.SystemNamespace, self),
 		Revisions:             revisions,
@@ -170,13 +171,13 @@ func setupInitializers(
 		return fmt.Errorf("failed to set up the configuration reconciler: %w", err)
 	}
 	if err := (&controller.NamespaceReconciler{
-		Client:          mgr.GetClient(),
-		Live:            mgr.GetAPIReader(),
-		Recorder:        mgr.GetEventRecorder(reportingController),
-		Clock:           options.ServerClock,
-		SystemNamespace: options.SystemNamespace,
-		Workers:         options.NamespaceWorkers,
-		HasTemplates:    options.Controllers.Runs(Templates),
+		Client:       mgr.GetClient(),
+		Live:         mgr.GetAPIReader(),
+		Recorder:     mgr.GetEventRecorder(reportingController),
+		Clock:        options.ServerClock,
+		Exempt:       options.exempt(),
+		Workers:      options.NamespaceWorkers,
+		HasTemplates: options.Controllers.Runs(Templates),
 
 		ProgressInterval: controller.ProgressInterval,
 		ProgressLimiter:  controller.NewProgressLimiter(),

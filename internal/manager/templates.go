@@ -8,13 +8,11 @@ import (
 
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/discovery/cached/memory"
-	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/restmapper"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/contentrole"
 	"github.com/nslifecycle/nslifecycle/internal/controller"
 	"github.com/nslifecycle/nslifecycle/internal/dryrun"
@@ -50,9 +48,9 @@ func setupTemplates(
 	if err != nil {
 		return nil, fmt.Errorf("failed to create a discovery client: %w", err)
 	}
-	metadataClient, err := metadata.NewForConfigAndClient(metadata.ConfigFor(mgr.GetConfig()), mgr.GetHTTPClient())
+	sources, err := addCache(mgr, apply.SourceCacheOptions(options.SourceNamespace))
 	if err != nil {
-		return nil, fmt.Errorf("failed to create a metadata client: %w", err)
+		return nil, err
 	}
 	namespaces, templates := &controller.Requests{}, &controller.Requests{}
 	programs, records := &apply.Programs{Revisions: revisions}, &apply.Records{Clock: options.Clock}
@@ -82,7 +80,7 @@ func setupTemplates(
 	status := &controller.TemplateReconciler{
 		Client: mgr.GetClient(), Programs: programs, Applier: applier, Records: records, Clock: options.Clock,
 		Revisions: revisions, ServiceAccounts: system, Requests: templates, Namespaces: namespaces,
-		Recorder: mgr.GetEventRecorder(reportingController),
+		Recorder: mgr.GetEventRecorder(reportingController), Exempt: options.exempt(),
 		Authorizer: &authorization.Authorizer{
 			Client: mgr.GetClient(), ServiceAccounts: system, DryRunner: writer, Revisions: revisions,
 			SystemNamespace: options.SystemNamespace, Operator: permissions.SubjectOf(self), IsOperator: true,
@@ -93,14 +91,11 @@ func setupTemplates(
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Applier: applier, Programs: programs, Records: records,
 		Clock:           options.ServerClock,
 		Recorder:        mgr.GetEventRecorder(reportingController),
-		ServiceAccounts: system, SystemNamespace: options.SystemNamespace, Workers: options.TemplateWorkers,
+		ServiceAccounts: system, Exempt: options.exempt(), Workers: options.TemplateWorkers,
 		Requests: namespaces, Templates: templates,
 	}
-	applier.Sources = apply.NewSources(writer, mgr.GetAPIReader(), metadataClient, options.Clock,
-		func(source v1alpha1.TemplateSourceReference) { reconciler.EnqueueCopiesOf(source) })
-	if err := mgr.Add(applier.Sources); err != nil {
-		return nil, fmt.Errorf("failed to add the watches of sources: %w", err)
-	}
+	applier.Sources = apply.NewSources(
+		sources, mgr.GetClient(), options.SourceNamespace, reconciler.EnqueueCopiesOf)
 	if err := status.SetupWithManager(mgr); err != nil {
 		return nil, fmt.Errorf("failed to set up the template reconciler: %w", err)
 	}

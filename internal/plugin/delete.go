@@ -83,7 +83,7 @@ func (o *deleteOptions) run(ctx context.Context, names []string) error {
 	}
 	for _, name := range names {
 		// The system namespaces are the namespaces that the operator never initializes.
-		if initialization.IsExempt(name, "") {
+		if slices.Contains(initialization.RequiredNamespaces, name) {
 			return fmt.Errorf("namespace %q is a system namespace and must not be deleted", name)
 		}
 	}

@@ -196,8 +196,9 @@ func (s *session) templateNamespaces(ctx context.Context, name string) ([]corev1
 }
 
 // isExempt returns a function that reports whether a Namespace is exempt from initialization. Without permission to
-// read the name of the operator's namespace, only this namespace is not recognized.
+// read the names of the operator's namespaces, only these are not recognized.
 func (s *session) isExempt(ctx context.Context) func(name string) bool {
-	systemNamespace, _ := s.systemNamespace(ctx)
-	return func(name string) bool { return initialization.IsExempt(name, systemNamespace) }
+	system, source, _ := s.operatorNamespaces(ctx)
+	exempt := initialization.Exempt(system, source)
+	return func(name string) bool { return slices.Contains(exempt, name) }
 }

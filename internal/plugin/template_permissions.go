@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"slices"
 
 	"github.com/spf13/cobra"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -171,7 +170,7 @@ func (o *templatePermissionsOptions) print(ctx context.Context, found []*templat
 			return err
 		}
 		account := one.Spec.ServiceAccountName
-		grants, unknown := permissions.For(permissions.Input{
+		grant, unknown := permissions.For(permissions.Input{
 			Spec: &one.Spec, Previous: previous, SystemNamespace: o.namespace, ResourceOf: o.resourceOf,
 		})
 		errs = append(errs, unknown...)
@@ -179,10 +178,8 @@ func (o *templatePermissionsOptions) print(ctx context.Context, found []*templat
 			accounts.Insert(account)
 			objects = append(objects, permissions.ServiceAccount(o.namespace, account))
 		}
-		impersonation := permissions.Impersonation(o.operator(), o.namespace, account)
-		for _, grant := range slices.Insert(grants, 0, impersonation) {
-			objects = append(objects, grant.Objects(one.Name)...)
-		}
+		objects = append(objects, permissions.Impersonation(o.operator(), o.namespace, account).Objects(one.Name)...)
+		objects = append(objects, grant.Objects(one.Name)...)
 	}
 	if err := errors.Join(errs...); err != nil {
 		return err

@@ -104,14 +104,13 @@ func TestTemplatePermissions(t *testing.T) {
 				},
 			},
 		},
-		"a copy, whose source is in another namespace": {
+		"a copy": {
 			file: "templates/pull-secret.yaml", accounts: []string{"ServiceAccount lifecycle/pull-secret"},
 			rules: map[string][]rbacv1.PolicyRule{
 				"Role lifecycle/nslifecycle:template:pull-secret:operator": impersonate("pull-secret"),
 				"ClusterRole nslifecycle:template:pull-secret": {
 					provision, rule("", "secrets", "regcred", all), rule("", "serviceaccounts", "default", "create patch"),
 				},
-				"Role registry/nslifecycle:template:pull-secret": {rule("", "secrets", "regcred", "get")},
 			},
 		},
 		"several templates with one ServiceAccount": {

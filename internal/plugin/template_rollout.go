@@ -187,21 +187,28 @@ func (o *templateRolloutOptions) revisions(
 }
 
 func (s *session) systemNamespace(ctx context.Context) (string, error) {
+	system, _, err := s.operatorNamespaces(ctx)
+	return system, err
+}
+
+// operatorNamespaces returns the namespace of the operator, and that of the sources of copies.
+func (s *session) operatorNamespaces(ctx context.Context) (system, source string, err error) {
 	client, err := newClient(s, dynamic.NewForConfig)
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
 	set, err := client.Resource(internalv1alpha1.GroupVersion.WithResource("namespaceinitializersets")).
 		Get(ctx, internalv1alpha1.EffectiveSetName, metav1.GetOptions{})
 	if err != nil {
-		return "", fmt.Errorf("failed to read the namespace of the operator: %w", err)
+		return "", "", fmt.Errorf("failed to read the namespace of the operator: %w", err)
 	}
-	namespace, _, _ := unstructured.NestedString(set.Object, "systemNamespace")
-	if namespace == "" {
-		return "", fmt.Errorf("the operator has not started yet: NamespaceInitializerSet %q has no systemNamespace",
+	system, _, _ = unstructured.NestedString(set.Object, "systemNamespace")
+	if system == "" {
+		return "", "", fmt.Errorf("the operator has not started yet: NamespaceInitializerSet %q has no systemNamespace",
 			internalv1alpha1.EffectiveSetName)
 	}
-	return namespace, nil
+	source, _, _ = unstructured.NestedString(set.Object, "sourceNamespace")
+	return system, source, nil
 }
 
 // history prints the revisions of a NamespaceTemplate, or the content of one.

@@ -33,6 +33,8 @@ type ConditionInput struct {
 	AuthorizedMessage string
 	// UnauthorizedFor is how long this generation of the template has not been authorized.
 	UnauthorizedFor time.Duration
+	// MissingSource is why a source of a copy does not exist; empty if all exist.
+	MissingSource string
 	// IsOmitted is true if the template does not fit into the set.
 	IsOmitted bool
 	// Failing is the number of Namespaces with a problem that is not local.
@@ -61,7 +63,7 @@ func Conditions(template *v1alpha1.NamespaceTemplate, in ConditionInput) []metav
 		progressing.Message = "The template is not applied."
 	}
 	conditions := []metav1.Condition{
-		readyCondition(valid, authorized, in.Enforced, progressing),
+		readyCondition(valid, authorized, in.MissingSource, in.Enforced, progressing),
 		valid,
 		authorized,
 		progressing,
@@ -77,7 +79,9 @@ func Conditions(template *v1alpha1.NamespaceTemplate, in ConditionInput) []metav
 }
 
 // readyCondition summarizes the other conditions.
-func readyCondition(valid, authorized, enforced, progressing metav1.Condition) metav1.Condition {
+func readyCondition(
+	valid, authorized metav1.Condition, missingSource string, enforced, progressing metav1.Condition,
+) metav1.Condition {
 	ready := progressing
 	switch {
 	case valid.Status == metav1.ConditionFalse:
@@ -85,6 +89,8 @@ func readyCondition(valid, authorized, enforced, progressing metav1.Condition) m
 	case authorized.Status == metav1.ConditionFalse:
 		ready = authorized
 		ready.Message = firstLine(authorized.Message)
+	case missingSource != "":
+		ready = metav1.Condition{Reason: v1alpha1.ReasonSourceNotFound, Message: missingSource}
 	case enforced.Status == metav1.ConditionFalse && progressing.Status == metav1.ConditionFalse:
 		ready = enforced
 		ready.Message = "New namespaces do not get the objects of the template: " + enforced.Message

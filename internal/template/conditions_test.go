@@ -42,6 +42,9 @@ func TestConditions(t *testing.T) {
 			counts: counts{Desired: 2, Updated: 2}, isOnce: true, ready: "True/UpToDate", progressing: "False/UpToDate",
 			message: "All 2 desired namespaces contain revision  or, because of sync.mode Once, another one.",
 		},
+		"a missing source": {
+			input: ConditionInput{MissingSource: "it does not exist"}, ready: "False/SourceNotFound", progressing: "False/UpToDate",
+		},
 		"nothing is selected": {ready: "True/UpToDate", progressing: "False/UpToDate"},
 		"not applied to all namespaces yet": {
 			counts: counts{Desired: 2, Updated: 2}, isUnfinished: true, ready: "False/Updating", progressing: "True/Updating",

@@ -7,10 +7,8 @@ import (
 	"fmt"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/template/render"
@@ -19,24 +17,19 @@ import (
 // Desired is what a Namespace should contain now of the objects that a template renders for it.
 type Desired struct {
 	Objects []render.Object
-	// OwnSources has the sources of copies that are in the Namespace itself: they are neither copied nor deleted.
-	OwnSources sets.Set[ObjectKey]
 	// IsPartial is true if some objects are created only after the Namespace is initialized.
 	IsPartial bool
 }
 
 // DesiredIn returns what a Namespace should contain now of rendered objects.
-func DesiredIn(namespace *corev1.Namespace, isInitializing bool, rendered []render.Object) Desired {
-	desired := Desired{Objects: make([]render.Object, 0, len(rendered)), OwnSources: sets.Set[ObjectKey]{}}
+func DesiredIn(isInitializing bool, rendered []render.Object) Desired {
+	desired := Desired{Objects: make([]render.Object, 0, len(rendered))}
 	for _, object := range rendered {
-		switch {
-		case object.When == v1alpha1.NamespaceStateInitialized && isInitializing:
+		if object.When == v1alpha1.NamespaceStateInitialized && isInitializing {
 			desired.IsPartial = true
-		case object.Copy != nil && object.Copy.Namespace == namespace.Name:
-			desired.OwnSources.Insert(KeyOf(object.Manifest))
-		default:
-			desired.Objects = append(desired.Objects, object)
+			continue
 		}
+		desired.Objects = append(desired.Objects, object)
 	}
 	return desired
 }

@@ -18,27 +18,14 @@ import (
 
 func TestDesiredIn(t *testing.T) {
 	g := NewWithT(t)
-	copyFrom := func(namespace string) *v1alpha1.TemplateSourceReference {
-		return &v1alpha1.TemplateSourceReference{Kind: "Secret", Namespace: namespace, Name: "key"}
-	}
-	rendered := []render.Object{
-		{Name: "now"},
-		{Name: "later", When: v1alpha1.NamespaceStateInitialized},
-		{Name: "copy", Copy: copyFrom("other"), Manifest: render.IdentityOfCopy(copyFrom("other"), "ns")},
-		{Name: "own", Copy: copyFrom("ns"), Manifest: render.IdentityOfCopy(copyFrom("ns"), "ns")},
-		{Name: "own, later", Copy: copyFrom("ns"), Manifest: render.IdentityOfCopy(copyFrom("ns"), "ns"), When: v1alpha1.NamespaceStateInitialized},
-	}
-	key := ObjectKey{Kind: schema.GroupKind{Kind: "Secret"}, Name: "key"}
+	rendered := []render.Object{{Name: "now"}, {Name: "later", When: v1alpha1.NamespaceStateInitialized}, {Name: "copy", IsCopy: true}}
 
-	initializing := DesiredIn(namespaceWith("1", ""), true, rendered)
+	initializing := DesiredIn(true, rendered)
 	g.Expect(initializing.Objects).To(HaveExactElements(HaveField("Name", "now"), HaveField("Name", "copy")))
-	g.Expect(initializing.OwnSources).To(And(HaveLen(1), HaveKey(key)))
 	g.Expect(initializing.IsPartial).To(BeTrue())
 
-	initialized := DesiredIn(namespaceWith("1", ""), false, rendered)
-	g.Expect(initialized.Objects).To(HaveExactElements(
-		HaveField("Name", "now"), HaveField("Name", "later"), HaveField("Name", "copy")))
-	g.Expect(initialized.OwnSources).To(And(HaveLen(1), HaveKey(key)))
+	initialized := DesiredIn(false, rendered)
+	g.Expect(initialized.Objects).To(Equal(rendered))
 	g.Expect(initialized.IsPartial).To(BeFalse())
 }
 

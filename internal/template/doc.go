@@ -18,9 +18,6 @@
 //
 // # Recreated Namespaces
 //
-// The status of a template records the UIDs of the namespaces of its sources before anything is copied. The content of
-// a source is read before the UID of its namespace, so it is never that of a later namespace.
-//
 // Each object has an annotation with the UID of its Namespace. The policy
 // PolicyTemplateObjects rejects an object that was rendered for a Namespace that has been
 // deleted and recreated since.

@@ -27,18 +27,17 @@ const MaxFailureMessage = 832
 var remedies = map[string]string{
 	v1alpha1.ReasonForbidden: "grant the ServiceAccount of the template what is missing, or change the policy or " +
 		"webhook that denies the object",
-	v1alpha1.ReasonServiceAccountNotFound:  "create the ServiceAccount and grant it the permissions",
-	v1alpha1.ReasonInvalidTemplate:         remedyTemplate,
-	v1alpha1.ReasonTooManyObjects:          remedyTemplate,
-	v1alpha1.ReasonInvalidObject:           remedyValues,
-	v1alpha1.ReasonExpressionFailed:        remedyValues,
-	v1alpha1.ReasonInvalidParameter:        remedyValues,
-	v1alpha1.ReasonOutputTooLarge:          remedyValues,
-	v1alpha1.ReasonInputTooLarge:           "remove labels or annotations from the namespace, or shorten its parameters",
-	v1alpha1.ReasonSourceNamespaceReplaced: "accept the new namespace of the source in the template",
-	v1alpha1.ReasonConflict:                remedyOther,
-	v1alpha1.ReasonAlreadyExists:           remedyOther,
-	v1alpha1.ReasonFieldImmutable:          "delete the object, so that the operator creates it",
+	v1alpha1.ReasonServiceAccountNotFound: "create the ServiceAccount and grant it the permissions",
+	v1alpha1.ReasonInvalidTemplate:        remedyTemplate,
+	v1alpha1.ReasonTooManyObjects:         remedyTemplate,
+	v1alpha1.ReasonInvalidObject:          remedyValues,
+	v1alpha1.ReasonExpressionFailed:       remedyValues,
+	v1alpha1.ReasonInvalidParameter:       remedyValues,
+	v1alpha1.ReasonOutputTooLarge:         remedyValues,
+	v1alpha1.ReasonInputTooLarge:          "remove labels or annotations from the namespace, or shorten its parameters",
+	v1alpha1.ReasonConflict:               remedyOther,
+	v1alpha1.ReasonAlreadyExists:          remedyOther,
+	v1alpha1.ReasonFieldImmutable:         "delete the object, so that the operator creates it",
 }
 
 const (

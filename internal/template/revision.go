@@ -9,8 +9,6 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 )
@@ -25,14 +23,10 @@ type Content struct {
 	Objects        []v1alpha1.TemplateObject        `json:"objects"`
 }
 
-// ContentOf returns the content of a spec, with the defaults of the schema. It contains no sourceRef.namespaceUID:
-// which namespace a template accepts must not depend on the progress of a rollout.
+// ContentOf returns the content of a spec, with the defaults of the schema.
 func ContentOf(spec *v1alpha1.NamespaceTemplateSpec) Content {
 	objects := slices.Clone(spec.Objects)
 	for i := range objects {
-		if source := objects[i].SourceRef; source != nil {
-			objects[i].SourceRef = ptr.To(WithoutNamespaceUID(*source))
-		}
 		objects[i].NamespaceState = cmp.Or(objects[i].NamespaceState, v1alpha1.NamespaceStateInitializing)
 		objects[i].Lock = cmp.Or(objects[i].Lock, v1alpha1.LockNone)
 	}
@@ -44,12 +38,6 @@ func ContentOf(spec *v1alpha1.NamespaceTemplateSpec) Content {
 		Parameters: spec.Parameters, Variables: spec.Variables, Metadata: metadata,
 		ObjectMetadata: spec.ObjectMetadata, Objects: objects,
 	}
-}
-
-// WithoutNamespaceUID returns a reference without the field that is not part of a revision.
-func WithoutNamespaceUID(source v1alpha1.TemplateSourceReference) v1alpha1.TemplateSourceReference {
-	source.NamespaceUID = ""
-	return source
 }
 
 // Revision identifies the parameters, variables, metadata and objects of a template. Other fields, and descriptions,
@@ -71,15 +59,4 @@ func EncodeContent(stored Content) ([]byte, error) {
 		return nil, err
 	}
 	return json.Marshal(fields)
-}
-
-// NamespaceUIDs returns the UIDs of the namespaces of sources that a spec accepts, by name.
-func NamespaceUIDs(spec *v1alpha1.NamespaceTemplateSpec) map[string]types.UID {
-	uids := map[string]types.UID{}
-	for _, object := range spec.Objects {
-		if source := object.SourceRef; source != nil && source.NamespaceUID != "" && uids[source.Namespace] == "" {
-			uids[source.Namespace] = source.NamespaceUID
-		}
-	}
-	return uids
 }

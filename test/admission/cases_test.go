@@ -64,6 +64,7 @@ func register(ctx context.Context) {
 		}
 		g.Expect(set.Templates).To(HaveLen(len(want.Templates)))
 		g.Expect(set.SystemNamespace).To(Equal(want.SystemNamespace))
+		g.Expect(set.SourceNamespace).To(Equal(want.SourceNamespace))
 	}).WithContext(ctx).Should(Succeed())
 	creations := cases.Creations()
 	Eventually(func(g Gomega) {

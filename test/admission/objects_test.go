@@ -316,10 +316,6 @@ func makeTemplate(name string, copies ...v1alpha1.TemplateSourceReference) *v1al
 	return template
 }
 
-func copyOf(kind, namespace, name string) v1alpha1.TemplateSourceReference {
-	return v1alpha1.TemplateSourceReference{Kind: kind, Namespace: namespace, Name: name}
-}
-
 func authorsOfTemplates() {
 	// makeAuthor returns a user who can write templates, and grants the rules in a namespace.
 	makeAuthor := func(ctx context.Context, namespace string, rules ...rbacv1.PolicyRule) (string, *framework.User) {
@@ -395,7 +391,9 @@ func authorsOfTemplates() {
 	It("must be allowed to get the sources of the copies", func(ctx context.Context) {
 		var copies []v1alpha1.TemplateSourceReference
 		for i := range 16 {
-			copies = append(copies, copyOf([]string{"Secret", "ConfigMap"}[i%2], "default", fmt.Sprintf("source%d", i)))
+			copies = append(copies, v1alpha1.TemplateSourceReference{
+				Kind: []string{"Secret", "ConfigMap"}[i%2], Name: fmt.Sprintf("source%d", i),
+			})
 		}
 		get := func(resource string, names ...string) rbacv1.PolicyRule {
 			return rbacv1.PolicyRule{
@@ -406,21 +404,24 @@ func authorsOfTemplates() {
 		for i := range 15 {
 			rules[i%2].ResourceNames = append(rules[i%2].ResourceNames, fmt.Sprintf("source%d", i))
 		}
-		name, author := makeAuthor(ctx, "default", rules...)
+		name, author := makeAuthor(ctx, controlplane.SourceNamespace, rules...)
 		allow(ctx, name, "impersonate", "", "serviceaccounts", account)
 		eventually(func() error {
 			return author.Create(ctx, makeTemplate("copies", copies[:15]...), client.DryRunAll)
 		}, Succeed())
 		Expect(author.Create(ctx, makeTemplate("copies", copies...))).
-			To(BeForbidden(`get ConfigMap "default/source15"`, `NamespaceTemplate "copies"`))
-		Expect(author.Create(ctx, makeTemplate("copies", copyOf("Secret", "kube-system", "source0")))).
-			To(BeForbidden(`get Secret "kube-system/source0"`))
+			To(BeForbidden(`get ConfigMap "nslifecycle-sources/source15"`, `NamespaceTemplate "copies"`))
+		By("having the permissions in another namespace")
+		other, stranger := makeAuthor(ctx, "default", rules...)
+		allow(ctx, other, "impersonate", "", "serviceaccounts", account)
+		eventually(func() error { return stranger.Create(ctx, makeTemplate("copies", copies[:1]...)) },
+			BeForbidden(`get Secret "nslifecycle-sources/source0"`))
 		By("changing one of the sources")
 		template := makeTemplate(framework.Unique("copies"), copies[:1]...)
 		Expect(author.Create(ctx, template)).To(Succeed())
 		DeferCleanup(func(ctx context.Context) { Expect(cluster.Admin.Delete(ctx, template)).To(Succeed()) })
 		template.Spec.Objects[1].SourceRef.Kind = "ConfigMap"
-		Expect(author.Update(ctx, template)).To(BeForbidden(`get ConfigMap "default/source0"`))
+		Expect(author.Update(ctx, template)).To(BeForbidden(`get ConfigMap "nslifecycle-sources/source0"`))
 	})
 
 	It("cannot write a template while no set exists", func(ctx context.Context) {

@@ -109,7 +109,8 @@ func publishSet(ctx context.Context, change func(*internalv1alpha1.NamespaceInit
 			MatchExpressions: []v1alpha1.NamespaceSelectorRequirement{{Key: plain, Operator: metav1.LabelSelectorOpDoesNotExist}},
 		}}},
 	}
-	set.Templates, set.SystemNamespace, set.Operators = allTemplates(), controlplane.SystemNamespace, []string{operatorUser}
+	set.Templates, set.Operators = allTemplates(), []string{operatorUser}
+	set.SystemNamespace, set.SourceNamespace = controlplane.SystemNamespace, controlplane.SourceNamespace
 	change(set)
 	// The policies report the first template that rejects a namespace.
 	set.Templates = slices.Concat([]internalv1alpha1.EffectiveTemplate{{

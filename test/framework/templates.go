@@ -34,7 +34,7 @@ func (c *Cluster) AddTemplateAccount(ctx context.Context, name string) {
 		{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{v1alpha1.VerbProvision}},
 		{
 			APIGroups: []string{"", "networking.k8s.io", "rbac.authorization.k8s.io", "test.example.com"},
-			Resources: []string{"*"}, Verbs: []string{"create", "patch", "delete", "get", "bind", "escalate"},
+			Resources: []string{"*"}, Verbs: []string{"create", "patch", "delete", "bind", "escalate"},
 		},
 	}, subject)
 	c.AllowImpersonation(ctx, name)
@@ -94,7 +94,7 @@ func (c *Cluster) TemplatePermissions(ctx context.Context, name string) []client
 	template := &v1alpha1.NamespaceTemplate{}
 	Expect(c.Admin.Get(ctx, client.ObjectKey{Name: name}, template)).To(Succeed())
 	account := template.Spec.ServiceAccountName
-	grants, errs := permissions.For(permissions.Input{
+	grant, errs := permissions.For(permissions.Input{
 		Spec: &template.Spec, SystemNamespace: controlplane.SystemNamespace,
 		ResourceOf: func(kind schema.GroupVersionKind) (schema.GroupVersionResource, error) {
 			resource, _ := meta.UnsafeGuessKindToResource(kind)
@@ -106,8 +106,6 @@ func (c *Cluster) TemplatePermissions(ctx context.Context, name string) []client
 		Kind: rbacv1.ServiceAccountKind, Namespace: controlplane.SystemNamespace, Name: controlplane.ServiceAccount,
 	}
 	objects := []client.Object{permissions.ServiceAccount(controlplane.SystemNamespace, account)}
-	for _, grant := range append(grants, permissions.Impersonation(operator, controlplane.SystemNamespace, account)) {
-		objects = append(objects, grant.Objects(name)...)
-	}
-	return objects
+	objects = append(objects, permissions.Impersonation(operator, controlplane.SystemNamespace, account).Objects(name)...)
+	return append(objects, grant.Objects(name)...)
 }

@@ -53,7 +53,8 @@ var _ = Describe("The operator", func() {
 			Expect(err).NotTo(HaveOccurred())
 			Expect(cluster.GetNamespace(Default, ctx, name)).To(BeInitializing(corev1.ConditionFalse, v1alpha1.ReasonInitialized))
 		}
-		Expect(cluster.EffectiveSet(Default, ctx).SystemNamespace).To(Equal(controlplane.SystemNamespace))
+		set := cluster.EffectiveSet(Default, ctx)
+		Expect([]string{set.SystemNamespace, set.SourceNamespace}).To(Equal([]string{controlplane.SystemNamespace, controlplane.SourceNamespace}))
 	})
 
 	It("reports the progress while initializers finish in sequence", func(ctx context.Context) {
@@ -222,7 +223,7 @@ var _ = Describe("The operator", func() {
 				},
 			}),
 			Live:     live,
-			Recorder: events.NewFakeRecorder(10), Clock: clock.RealClock{}, SystemNamespace: controlplane.SystemNamespace,
+			Recorder: events.NewFakeRecorder(10), Clock: clock.RealClock{},
 		}
 		_, _ = reconciler.Reconcile(ctx, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(old)})
 		now := cluster.GetNamespace(Default, ctx, old.Name)

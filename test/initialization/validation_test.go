@@ -251,7 +251,7 @@ var _ = DescribeTable("The API server names the field of each invalid object",
 		"templates[0].labels[0].parts[0].annotation", "only annotations with the prefix parameter.nslifecycle.dev/"),
 )
 
-const sourceRef = "sourceRef: {kind: ConfigMap, namespace: a, name: a}"
+const sourceRef = "sourceRef: {kind: ConfigMap, name: a}"
 
 func entryOf(send try, source, field, text string) TableEntry {
 	description := source
@@ -288,7 +288,7 @@ var _ = DescribeTable("The API server accepts", func(ctx context.Context, send t
 		", {name: b, type: String}, {name: c}, {name: d, labelKey: example.com/a}]"),
 	Entry("a limited list with a default", try(tryTemplate),
 		"parameters: [{name: a, type: List, maxItems: 2, enum: [a, b], pattern: '^.$', default: 'a,b'}]"),
-	Entry("a source", try(trySpec), "objects: [{name: a, sourceRef: {kind: ConfigMap, namespace: a, name: a.b-c}}]"),
+	Entry("a source", try(trySpec), "objects: [{name: a, sourceRef: {kind: ConfigMap, name: a.b-c}}]"),
 	Entry("a ServiceAccount with a long name", try(tryTemplate), "serviceAccountName: "+strings.Repeat("a", 253)),
 	Entry("Once", try(tryTemplate), "sync: {mode: Once}"),
 	Entry("Force", try(tryTemplate), "sync: {conflictPolicy: Force}"),

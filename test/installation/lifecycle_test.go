@@ -38,6 +38,9 @@ var crds = []string{
 	"namespacetemplates.nslifecycle.dev",
 }
 
+// withoutSources keeps the source namespace.
+const withoutSources = "--selector=app.kubernetes.io/component!=sources"
+
 // way is one way to install and uninstall the project.
 type way struct {
 	install, uninstall func(ctx context.Context)
@@ -52,14 +55,14 @@ var ways = map[string]way{
 		},
 		uninstall: func(ctx context.Context) {
 			deletePolicies(ctx)
-			kubectl(ctx, "delete", "--ignore-not-found", "-k", filepath.Join(controlplane.Root(), "config", "default"))
+			kubectl(ctx, "delete", "--ignore-not-found", withoutSources, "-k", filepath.Join(controlplane.Root(), "config", "default"))
 		},
 	},
 	"the manifest": {
 		install: func(ctx context.Context) { kubectl(ctx, "apply", "-f", manifest()) },
 		uninstall: func(ctx context.Context) {
 			deletePolicies(ctx)
-			kubectl(ctx, "delete", "--ignore-not-found", "-f", manifest())
+			kubectl(ctx, "delete", "--ignore-not-found", withoutSources, "-f", manifest())
 		},
 	},
 	"Helm": {
@@ -133,7 +136,11 @@ var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
 			}
 			after := wrappers.MakeNamespace("after").Label(v1alpha1.LabelInitializing, "true").Obj()
 			Expect(admin.Create(ctx, after)).To(Succeed())
-			for _, namespace := range []*corev1.Namespace{waiting, after} {
+			By("deleting the namespace of the sources, which remains")
+			sources := &corev1.Namespace{}
+			Expect(admin.Get(ctx, client.ObjectKey{Name: controlplane.SourceNamespace}, sources)).To(Succeed())
+			Expect(sources.DeletionTimestamp).To(BeNil())
+			for _, namespace := range []*corev1.Namespace{waiting, after, sources} {
 				Expect(admin.Delete(ctx, namespace)).To(Succeed())
 				framework.ExpectDeleted(ctx, admin, namespace)
 			}
@@ -303,7 +310,7 @@ var _ = It("describes the command that deletes printed permissions", func() {
 	}
 })
 
-// copyingTemplate requires a Role in another namespace.
+// copyingTemplate requires a Role in the namespace of the operator, and a ClusterRole.
 const copyingTemplate = `
 apiVersion: nslifecycle.dev/v1alpha1
 kind: NamespaceTemplate
@@ -311,7 +318,7 @@ metadata: {name: copying}
 spec:
   serviceAccountName: copying
   objects:
-  - {name: source, sourceRef: {kind: Secret, namespace: default, name: source}}
+  - {name: source, sourceRef: {kind: Secret, name: source}}
 `
 
 // applyPrintedPermissions applies what the plugin prints for a template, and optional objects that have permissions.
@@ -325,7 +332,7 @@ func applyPrintedPermissions(ctx context.Context) {
 		"template", "permissions", "--filename=" + file, "--kubeconfig=" + kubeconfig, "--system-namespace=" + controlplane.SystemNamespace,
 	})
 	Expect(command.ExecuteContext(ctx)).To(Succeed(), stderr.String())
-	Expect(strings.Count(printed.String(), "\nkind: RoleBinding\n")).To(Equal(2))
+	Expect(strings.Count(printed.String(), "\nkind: RoleBinding\n")).To(Equal(1))
 	_, err := cluster.KubectlWithInput(ctx, cluster.Admin.Config, printed.String(), "apply", "--filename=-")
 	Expect(err).NotTo(HaveOccurred())
 }

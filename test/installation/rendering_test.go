@@ -77,7 +77,7 @@ func expectChartSame(ctx context.Context, kustomized map[string]*unstructured.Un
 			object.SetLabels(labels)
 		}
 		annotations := object.GetAnnotations()
-		if object.GetKind() == "CustomResourceDefinition" {
+		if object.GetKind() == "CustomResourceDefinition" || object.GetName() == controlplane.SourceNamespace && object.GetKind() == "Namespace" {
 			Expect(annotations).To(HaveKeyWithValue(keep, "keep"), name)
 		}
 		delete(annotations, keep)
@@ -87,11 +87,17 @@ func expectChartSame(ctx context.Context, kustomized map[string]*unstructured.Un
 }
 
 var _ = Describe("The chart", func() {
-	It("installs all namespaced objects in the namespace of the release", func(ctx context.Context) {
-		objects, err := template(ctx, "--namespace=elsewhere", "--set=provisioner.enabled=true")
+	It("installs all namespaced objects in the namespaces of the release and of the sources", func(ctx context.Context) {
+		objects, err := template(ctx, "--namespace=elsewhere", "--set=provisioner.enabled=true,sources.namespace=src,sources.create=false")
 		Expect(err).NotTo(HaveOccurred())
+		Expect(deployment(byName(objects)).Spec.Template.Spec.Containers[0].Args).To(ContainElement("--source-namespace=src"))
 		for _, object := range objects {
-			Expect(object.GetNamespace()).To(Or(BeEmpty(), Equal("elsewhere")))
+			Expect(object.GetKind()).NotTo(Equal("Namespace"))
+			if object.GetName() == "nslifecycle-sources" {
+				Expect(object.GetNamespace()).To(Equal("src"), object.GetKind())
+			} else {
+				Expect(object.GetNamespace()).To(Or(BeEmpty(), Equal("elsewhere")))
+			}
 			subjects, _, err := unstructured.NestedSlice(object.Object, "subjects")
 			Expect(err).NotTo(HaveOccurred())
 			for _, subject := range subjects {

@@ -51,9 +51,8 @@ var _ = Describe("A new installation with all samples", Ordered, func() {
 		Expect(cluster.AggregateClusterRoles(ctx)).To(Succeed())
 		startManager(ctx) // Its parts have the permissions of their own ServiceAccounts.
 		kubectl(ctx, "apply", "-k", filepath.Join(controlplane.Root(), "config", "provisioner"))
-		Expect(admin.Create(ctx, wrappers.MakeNamespace("registry").Obj())).To(Succeed())
 		Expect(admin.Create(ctx, &corev1.Secret{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "registry", Name: "regcred"}, Type: corev1.SecretTypeDockerConfigJson,
+			ObjectMeta: metav1.ObjectMeta{Namespace: controlplane.SourceNamespace, Name: "regcred"}, Type: corev1.SecretTypeDockerConfigJson,
 			Data: map[string][]byte{corev1.DockerConfigJsonKey: []byte(`{"auths":{}}`)},
 		})).To(Succeed())
 		samples := readSamples()

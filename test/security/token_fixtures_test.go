@@ -41,19 +41,23 @@ const (
 	failed                          = "failed"
 	kubeSystem, defaultNamespace    = "kube-system", "default"
 	systemNamespace                 = controlplane.SystemNamespace
+	sourceNamespace                 = controlplane.SourceNamespace
 	clusterScope                    = "cluster"
 )
 
 // The places that contain namespaced fixtures, and the states of Namespaces on which permissions on Namespaces are
 // tried.
 var (
-	placesWithContent = []string{live, initializing, terminating, defaultNamespace, kubeSystem, systemNamespace}
-	namespaceStates   = []string{live, initializing, terminating, failed, defaultNamespace, kubeSystem, systemNamespace}
+	placesWithContent = []string{live, initializing, terminating, defaultNamespace, kubeSystem, systemNamespace, sourceNamespace}
+	namespaceStates   = []string{
+		live, initializing, terminating, failed, defaultNamespace, kubeSystem, systemNamespace, sourceNamespace,
+	}
 )
 
 // permanentNamespaces exist in each cluster, or are installed.
 var permanentNamespaces = map[string]string{
 	defaultNamespace: defaultNamespace, kubeSystem: kubeSystem, systemNamespace: systemNamespace,
+	sourceNamespace: sourceNamespace,
 }
 
 // withoutFixture contains the types that can be created and deleted but have no fixture, with the reason.

@@ -72,6 +72,9 @@ func newReport() *report {
 func (r *report) purposeOf(one permission) int {
 	GinkgoHelper()
 	name := cmp.Or(strings.TrimPrefix(one.role, "nslifecycle-"), one.fullResource())
+	if one.namespace == sourceNamespace {
+		name = "sources"
+	}
 	for i, entry := range r.purposes {
 		if slices.Contains(entry.Verbs, one.verb) && slices.Contains(entry.Resources, name) {
 			r.used.Insert(fmt.Sprint(i, one.verb, name))

@@ -24,7 +24,6 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/manager"
-	"github.com/nslifecycle/nslifecycle/internal/nsobject"
 	"github.com/nslifecycle/nslifecycle/test/framework"
 	"github.com/nslifecycle/nslifecycle/test/framework/controlplane"
 	"github.com/nslifecycle/nslifecycle/test/framework/wrappers"
@@ -292,48 +291,5 @@ var _ = Describe("The permissions with which the operator applies a template", f
 			g.Expect(metav1.GetControllerOf(&revisions.Items[0]).UID).NotTo(Equal(first))
 		}).WithContext(ctx).Should(Succeed())
 		createInitialized(ctx, selectedBy(name))
-	})
-
-	// This takes more than 10 s: the operator uses for this time what it has read.
-	It("are required for each copy of a source", func(ctx context.Context) {
-		source := &corev1.Secret{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: framework.Unique("revoked")},
-			Data:       map[string][]byte{"token": []byte("a")},
-		}
-		Expect(cluster.Admin.Create(ctx, source)).To(Succeed())
-		name := newAccount(ctx, ruleFor("", "secrets", "create", "patch"))
-		read := ruleFor("", "secrets", "get")
-		meta := metav1.ObjectMeta{Namespace: source.Namespace, Name: name}
-		binding := &rbacv1.RoleBinding{
-			ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
-			Subjects: []rbacv1.Subject{{
-				Kind: rbacv1.ServiceAccountKind, Namespace: controlplane.SystemNamespace, Name: name,
-			}},
-		}
-		Expect(cluster.Admin.Create(ctx, &rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{read}})).To(Succeed())
-		Expect(cluster.Admin.Create(ctx, binding)).To(Succeed())
-		template, initialized := createSelecting(ctx, "revoked", func(spec *v1alpha1.NamespaceTemplateSpec) {
-			spec.ServiceAccountName = name
-			spec.Objects = []v1alpha1.TemplateObject{{Name: "secret", SourceRef: &v1alpha1.TemplateSourceReference{Kind: "Secret", Namespace: source.Namespace, Name: source.Name}}}
-		})
-		Expect(cluster.Admin.Delete(ctx, binding)).To(Succeed())
-		var namespace *corev1.Namespace
-		Eventually(func(g Gomega) {
-			namespace = selectedBy(template.Name)
-			g.Expect(creator.Create(ctx, namespace)).To(Succeed())
-			var reason string
-			g.Eventually(func(g Gomega) {
-				current := cluster.GetNamespace(g, ctx, namespace.Name)
-				condition := nsobject.FindCondition(current, v1alpha1.TemplatesInitializer+v1alpha1.ConditionInitializedSuffix)
-				g.Expect(condition).NotTo(BeNil())
-				reason = condition.Reason
-				g.Expect(reason).To(BeElementOf(v1alpha1.ReasonInitialized, "Forbidden"))
-			}).WithContext(ctx).Should(Succeed())
-			g.Expect(reason).To(Equal("Forbidden"))
-		}).WithContext(ctx).WithPolling(time.Second).Should(Succeed())
-		expectWaiting(ctx, namespace, "Forbidden", "failed to read the source of the copy")
-		Expect(client.IgnoreNotFound(cluster.Admin.Get(ctx,
-			client.ObjectKey{Namespace: namespace.Name, Name: source.Name}, &corev1.Secret{}))).To(Succeed())
-		Expect(get(ctx, initialized, source.Name, &corev1.Secret{}).Data).To(Equal(source.Data), "the earlier copy remains")
 	})
 })

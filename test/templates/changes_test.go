@@ -192,33 +192,17 @@ var _ = Describe("New namespaces whose templates change", func() {
 })
 
 var _ = Describe("A copy", func() {
-	It("is not applied to its source, and its failure does not affect other objects", func(ctx context.Context) {
-		source := &corev1.ConfigMap{
-			ObjectMeta: metav1.ObjectMeta{Name: "source"}, Data: map[string]string{"key": "a"},
-		}
-		template := newTemplate(framework.Unique("self"), only("config", configMap("config", "a")),
-			func(spec *v1alpha1.NamespaceTemplateSpec) { spec.Scope = v1alpha1.ScopeAllNamespaces })
-		origin := createAs(ctx, cluster.Admin, selectedBy(template.Name))
-		source.Namespace = origin.Name
+	It("does not affect other objects if its source does not exist", func(ctx context.Context) {
+		source := newSource("a")
 		Expect(cluster.Admin.Create(ctx, source)).To(Succeed())
-		template.Spec.Objects = append(template.Spec.Objects, v1alpha1.TemplateObject{
-			Name: "copy", SourceRef: &v1alpha1.TemplateSourceReference{Kind: "ConfigMap", Namespace: origin.Name, Name: "source"},
+		template, namespace := createSelecting(ctx, "failing", copying(source), func(spec *v1alpha1.NamespaceTemplateSpec) {
+			spec.Objects = append(spec.Objects, objectNamed("config", configMap("config", "a")))
 		})
-		create(ctx, template)
-		namespace := createInitialized(ctx, selectedBy(template.Name))
-		expectValue(ctx, namespace, "source", "a")
-		expectValue(ctx, origin, "config", "a")
-		Expect(getConfig(ctx, origin, "source").Labels).NotTo(HaveKey(v1alpha1.LabelManagedByTemplate))
-		source.Data["key"] = "b"
-		Expect(cluster.Admin.Update(ctx, source)).To(Succeed())
-		expectValue(ctx, namespace, "source", "b")
-		expectValue(ctx, origin, "source", "b")
-		By("a deleted source, and another object that is deleted")
 		Expect(cluster.Admin.Delete(ctx, source)).To(Succeed())
 		expectCondition(ctx, template.Name, v1alpha1.ConditionProgressing, metav1.ConditionTrue, "1 failed")
 		Expect(cluster.Admin.Delete(ctx, getConfig(ctx, namespace, "config"))).To(Succeed())
 		expectValue(ctx, namespace, "config", "a")
-		expectValue(ctx, namespace, "source", "b")
+		expectValue(ctx, namespace, source.Name, "a")
 	})
 })
 

@@ -58,7 +58,7 @@ var _ = Describe("A field that the template no longer contains, and that another
 	})
 
 	It("is removed from an adopted object, and from an adopted copy", func(ctx context.Context) {
-		source := newSource("default", "a")
+		source := newSource("a")
 		source.Data = maps.Clone(both)
 		Expect(cluster.Admin.Create(ctx, source)).To(Succeed())
 		template := newTemplate(framework.Unique("dropped"), copying(source), func(spec *v1alpha1.NamespaceTemplateSpec) {

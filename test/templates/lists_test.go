@@ -18,6 +18,7 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/test/framework"
+	"github.com/nslifecycle/nslifecycle/test/framework/controlplane"
 )
 
 const teams = v1alpha1.PrefixParameter + "teams"
@@ -109,15 +110,14 @@ var _ = Describe("A parameter that is a list", func() {
 
 var _ = Describe("The metadata of all objects of a template", func() {
 	It("are in each object and copy, and follow parameters", func(ctx context.Context) {
-		source := framework.CreateNamespace(ctx, cluster.Admin, framework.Unique("source"))
-		Expect(cluster.Admin.Create(ctx, newConfig(source.Name, "copied", "x"))).To(Succeed())
+		Expect(cluster.Admin.Create(ctx, newConfig(controlplane.SourceNamespace, "copied", "x"))).To(Succeed())
 		template, namespace := createSelecting(ctx, "common", func(spec *v1alpha1.NamespaceTemplateSpec) {
 			spec.ObjectMetadata = &v1alpha1.TemplateObjectMetadata{
 				Labels:      map[string]v1alpha1.ObjectMetadataValue{"size": "s-${params.size}", "app": "common"},
 				Annotations: map[string]v1alpha1.ObjectMetadataValue{"example.com/owner": "${requestedBy}"},
 			}
 			copied := v1alpha1.TemplateObject{Name: "copied", SourceRef: &v1alpha1.TemplateSourceReference{
-				Kind: "ConfigMap", Namespace: source.Name, Name: "copied",
+				Kind: "ConfigMap", Name: "copied",
 			}}
 			spec.Objects = []v1alpha1.TemplateObject{
 				objectNamed("plain", configMap("plain", "x")), copied,

@@ -125,13 +125,13 @@ var _ = Describe("A change that the API server does not permit for an existing o
 
 	It("replaces a copy whose source is replaced", func(ctx context.Context) {
 		source := &corev1.Secret{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "team"},
+			ObjectMeta: metav1.ObjectMeta{Namespace: controlplane.SourceNamespace, Name: "team"},
 			Data:       map[string][]byte{"username": []byte("a"), "password": []byte("a")},
 		}
 		Expect(cluster.Admin.Create(ctx, source)).To(Succeed())
 		DeferCleanup(func(ctx context.Context) { Expect(cluster.Admin.Delete(ctx, source)).To(Succeed()) })
 		_, namespace := createSelecting(ctx, "copy", func(spec *v1alpha1.NamespaceTemplateSpec) {
-			spec.Objects = []v1alpha1.TemplateObject{{Name: "team", SourceRef: &v1alpha1.TemplateSourceReference{Kind: "Secret", Namespace: source.Namespace, Name: source.Name}}}
+			spec.Objects = []v1alpha1.TemplateObject{{Name: "team", SourceRef: &v1alpha1.TemplateSourceReference{Kind: "Secret", Name: source.Name}}}
 		})
 		Expect(cluster.Admin.Delete(ctx, source)).To(Succeed())
 		source.ResourceVersion, source.UID, source.Type = "", "", corev1.SecretTypeBasicAuth

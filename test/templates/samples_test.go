@@ -249,12 +249,10 @@ var _ = Describe("The ServiceAccount of config/provisioner", func() {
 func createPullSecret(ctx context.Context) *corev1.Secret {
 	GinkgoHelper()
 	secret := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "registry", Name: "regcred"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: controlplane.SourceNamespace, Name: "regcred"},
 		Type:       corev1.SecretTypeDockerConfigJson,
 		Data:       map[string][]byte{corev1.DockerConfigJsonKey: []byte(`{"auths":{}}`)},
 	}
-	err := cluster.Admin.Create(ctx, wrappers.MakeNamespace(secret.Namespace).Obj())
-	Expect(client.IgnoreAlreadyExists(err)).To(Succeed())
 	Expect(cluster.Admin.Create(ctx, secret)).To(Succeed())
 	DeferCleanup(func(ctx context.Context) { Expect(cluster.Admin.Delete(ctx, secret)).To(Succeed()) })
 	return secret

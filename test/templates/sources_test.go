@@ -6,36 +6,45 @@ package templates
 import (
 	"context"
 	"fmt"
-	"regexp"
 	"strings"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
-	"github.com/nslifecycle/nslifecycle/internal/initialization"
+	"github.com/nslifecycle/nslifecycle/internal/manager"
 	"github.com/nslifecycle/nslifecycle/test/framework"
+	"github.com/nslifecycle/nslifecycle/test/framework/controlplane"
 	"github.com/nslifecycle/nslifecycle/test/framework/wrappers"
 )
 
 // copying makes a template contain only a copy of a source.
 func copying(source *corev1.ConfigMap) func(*v1alpha1.NamespaceTemplateSpec) {
 	return func(spec *v1alpha1.NamespaceTemplateSpec) {
-		spec.Objects = []v1alpha1.TemplateObject{{Name: "copy", SourceRef: &v1alpha1.TemplateSourceReference{Kind: "ConfigMap", Namespace: source.Namespace, Name: source.Name}}}
+		spec.Objects = []v1alpha1.TemplateObject{{
+			Name: "copy", SourceRef: &v1alpha1.TemplateSourceReference{Kind: "ConfigMap", Name: source.Name},
+		}}
 	}
 }
 
-// newSource returns a ConfigMap with one key.
-func newSource(namespace, value string) *corev1.ConfigMap {
-	return &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: framework.Unique("source")},
-		Data:       map[string]string{"key": value},
-	}
+// newSource returns a ConfigMap with one key in the source namespace.
+func newSource(value string) *corev1.ConfigMap {
+	return newConfig(controlplane.SourceNamespace, framework.Unique("source"), value)
+}
+
+// expectReady waits until the condition Ready of a template has a status and a reason.
+func expectReady(ctx context.Context, template string, status metav1.ConditionStatus, reason string) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		ready := meta.FindStatusCondition(getTemplate(g, ctx, template).Status.Conditions, v1alpha1.ConditionReady)
+		g.Expect(ready).To(HaveValue(And(HaveField("Status", status), HaveField("Reason", reason))))
+	}).WithContext(ctx).Should(Succeed())
 }
 
 var _ = Describe("The source of a copy", func() {
@@ -43,21 +52,19 @@ var _ = Describe("The source of a copy", func() {
 
 	It("causes no writes if only its metadata changes, also while the operator is stopped", func(ctx context.Context) {
 		intercepted := restartManager(ctx, nil)
-		source := newSource("default", "a")
+		source := newSource("a")
 		Expect(cluster.Admin.Create(ctx, source)).To(Succeed())
 		template := createTemplate(ctx, "touched", copying(source))
 		var namespaces []*corev1.Namespace
 		for range 3 {
-			namespace := createInitialized(ctx, selectedBy(template.Name))
-			namespaces = append(namespaces, namespace)
+			namespaces = append(namespaces, createInitialized(ctx, selectedBy(template.Name)))
 		}
 		expectCondition(ctx, template.Name, v1alpha1.ConditionProgressing, metav1.ConditionFalse, "All 3")
 		versions := func() []string {
 			var versions []string
 			for _, namespace := range namespaces {
 				current := cluster.GetNamespace(Default, ctx, namespace.Name)
-				versions = append(versions, current.ResourceVersion,
-					getConfig(ctx, namespace, source.Name).ResourceVersion)
+				versions = append(versions, current.ResourceVersion, getConfig(ctx, namespace, source.Name).ResourceVersion)
 			}
 			return versions
 		}
@@ -65,20 +72,17 @@ var _ = Describe("The source of a copy", func() {
 			patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"refreshed":"%d"},"labels":{"refreshed":"%d"}}}`, value, value)
 			Expect(cluster.Admin.Patch(ctx, source.DeepCopy(), framework.MergePatch(patch))).To(Succeed())
 		}
-		reads := func() int { return countContaining(intercepted.sent(), "/configmaps/"+source.Name) }
 		before := versions()
-		for i := range 3 {
-			reads()
-			touch(i)
-			Eventually(reads).WithContext(ctx).Should(BeNumerically(">", 0), "the operator recognizes the change")
-		}
+		intercepted.sent()
+		touch(1)
 		Consistently(func() []string { return writes(intercepted.sent()) }).WithContext(ctx).Should(BeEmpty())
 		Expect(versions()).To(Equal(before))
 		By("a restart")
 		cluster.StopManager()
-		touch(4)
+		touch(2)
 		intercepted = restartManager(ctx, nil)
-		Eventually(reads).WithContext(ctx).Should(BeNumerically(">", 0), "the operator compares the content")
+		Eventually(func() []string { return intercepted.requestsSoFar() }).WithContext(ctx).Should(ContainElement(
+			ContainSubstring("/namespaces/"+controlplane.SourceNamespace+"/configmaps")), "the operator reads the source")
 		Consistently(func() []string { return writes(intercepted.sent()) }).WithContext(ctx).Should(BeEmpty())
 		Expect(versions()).To(Equal(before))
 		By("a change of the content")
@@ -90,96 +94,67 @@ var _ = Describe("The source of a copy", func() {
 		}
 	})
 
-	It("is not copied from a namespace that was deleted and created again, until the spec accepts it", func(ctx context.Context) {
-		origin := wrappers.MakeNamespace(framework.Unique("origin")).Obj()
-		source := newSource(origin.Name, "a")
-		template := createTemplate(ctx, "replaced", copying(source))
-		By("a namespace that is created after the template")
+	It("is reported if it does not exist, and never copied from another namespace", func(ctx context.Context) {
+		source := newSource("a")
+		elsewhere := newConfig("default", source.Name, "theirs")
+		Expect(cluster.Admin.Create(ctx, elsewhere)).To(Succeed())
+		DeferCleanup(func(ctx context.Context) { Expect(cluster.Admin.Delete(ctx, elsewhere)).To(Succeed()) })
+		template := createTemplate(ctx, "missing", copying(source))
+		expectReady(ctx, template.Name, metav1.ConditionFalse, v1alpha1.ReasonSourceNotFound)
 		namespace := createAs(ctx, creator, selectedBy(template.Name))
-		expectWaiting(ctx, namespace, "SourceNotFound")
-		Expect(cluster.Admin.Create(ctx, origin)).To(Succeed())
-		Expect(cluster.Admin.Create(ctx, source.DeepCopy())).To(Succeed())
+		expectWaiting(ctx, namespace, v1alpha1.ReasonSourceNotFound)
+		Expect(cluster.Admin.Create(ctx, source)).To(Succeed())
 		expectInitialized(ctx, namespace)
 		expectValue(ctx, namespace, source.Name, "a")
-		By("its replacement by another user")
-		replace := func(value string) {
-			GinkgoHelper()
-			Expect(cluster.Admin.Delete(ctx, origin.DeepCopy())).To(Succeed())
-			framework.ExpectDeleted(ctx, cluster.Admin, origin.DeepCopy())
-			Expect(cluster.Admin.Create(ctx, wrappers.MakeNamespace(origin.Name).Obj())).To(Succeed())
-			other := source.DeepCopy()
-			other.Data["key"] = value
-			Expect(cluster.Admin.Create(ctx, other)).To(Succeed())
-		}
-		replace("theirs")
-		failures := func() []v1alpha1.TemplateFailure {
-			current := getTemplate(Default, ctx, template.Name)
-			return current.Status.Failures
-		}
-		isReplaced := ContainElement(And(HaveField("Namespace", namespace.Name), HaveField("Reason", "SourceNamespaceReplaced")))
-		Eventually(failures).WithContext(ctx).Should(isReplaced)
-		later := createAs(ctx, creator, selectedBy(template.Name))
-		expectWaiting(ctx, later, "SourceNamespaceReplaced")
-		By("a restart, and another change of the template")
-		restartManager(ctx, nil)
-		change(ctx, template.Name, func(spec *v1alpha1.NamespaceTemplateSpec) {
-			spec.Objects = append(spec.Objects, objectNamed("config", configMap("config", "x")))
-		})
-		expectValue(ctx, namespace, "config", "x")
-		Eventually(failures).WithContext(ctx).Should(isReplaced)
-		Consistently(valueIn).WithContext(ctx).WithArguments(namespace, source.Name).Should(Equal("a"))
-		err := cluster.Admin.Get(ctx, client.ObjectKey{Namespace: later.Name, Name: source.Name}, &corev1.ConfigMap{})
-		Expect(client.IgnoreNotFound(err)).To(Succeed())
-		Expect(err).To(HaveOccurred())
-		By("accepting the new namespace with the command in the message")
-		accept := func() {
-			GinkgoHelper()
-			command := regexp.MustCompile(`kubectl patch nstemplate (\S+) --type=json --patch='(.*)'$`)
-			message := ""
-			Eventually(failures).WithContext(ctx).Should(isReplaced)
-			for _, failure := range failures() {
-				message = failure.Message
-			}
-			match := command.FindStringSubmatch(message)
-			Expect(match).To(HaveLen(3), message)
-			Expect(match[1]).To(Equal(template.Name))
-			Expect(cluster.Admin.Patch(ctx, template.DeepCopy(), client.RawPatch(types.JSONPatchType, []byte(match[2])))).To(Succeed())
-		}
-		accept()
-		expectInitialized(ctx, later)
-		for _, copied := range []*corev1.Namespace{namespace, later} {
-			expectValue(ctx, copied, source.Name, "theirs")
-		}
-		expectReached(ctx, template.Name)
-		By("another replacement: the spec accepts only the namespace before, also if the status is lost")
-		replace("third")
-		Expect(cluster.Admin.Status().Patch(ctx, template.DeepCopy(), framework.MergePatch(
-			`{"status":{"observedGeneration":null,"sourceNamespaces":null}}`))).To(Succeed())
-		restartManager(ctx, nil)
-		Eventually(failures).WithContext(ctx).Should(isReplaced)
-		expectValue(ctx, later, source.Name, "theirs")
-		accept()
-		for _, copied := range []*corev1.Namespace{namespace, later} {
-			expectValue(ctx, copied, source.Name, "third")
-		}
+		expectReady(ctx, template.Name, metav1.ConditionTrue, v1alpha1.ReasonUpToDate)
 	})
 
-	It("is not deleted in its own namespace if the template contained it before", func(ctx context.Context) {
-		template := createTemplate(ctx, "src", only("config", configMap("config", "a")))
-		src, other := selectedBy(template.Name), selectedBy(template.Name)
-		createInitialized(ctx, src)
-		createInitialized(ctx, other)
-		change(ctx, template.Name, func(spec *v1alpha1.NamespaceTemplateSpec) {
-			spec.Objects = []v1alpha1.TemplateObject{{Name: "config", SourceRef: &v1alpha1.TemplateSourceReference{Kind: "ConfigMap", Namespace: src.Name, Name: "config"}}, objectNamed("more", configMap("more", "a"))}
-		})
-		Eventually(func() error {
-			return cluster.Admin.Get(ctx, client.ObjectKey{Namespace: src.Name, Name: "more"}, &corev1.ConfigMap{})
+	It("is copied as soon as its namespace exists, to which no template is applied", func(ctx context.Context) {
+		source := newSource("a")
+		source.Namespace = framework.Unique("sources")
+		restartManager(ctx, nil, func(o *manager.Options) { o.SourceNamespace = source.Namespace })
+		Eventually(func(g Gomega) {
+			g.Expect(cluster.EffectiveSet(g, ctx).SourceNamespace).To(Equal(source.Namespace))
 		}).WithContext(ctx).Should(Succeed())
-		Consistently(func() error {
-			return cluster.Admin.Get(ctx, client.ObjectKey{Namespace: src.Name, Name: "config"}, &corev1.ConfigMap{})
-		}).WithContext(ctx).WithTimeout(initialization.DeregistrationDelay + 2*time.Second).Should(Succeed())
+		template := createTemplate(ctx, "later", copying(source), func(spec *v1alpha1.NamespaceTemplateSpec) {
+			spec.Scope = v1alpha1.ScopeAllNamespaces
+			spec.Objects = append(spec.Objects, objectNamed("config", configMap("config", "a")))
+		})
+		expectReady(ctx, template.Name, metav1.ConditionFalse, v1alpha1.ReasonSourceNotFound)
+		waiting := createAs(ctx, creator, selectedBy(template.Name))
+		expectWaiting(ctx, waiting, v1alpha1.ReasonSourceNotFound, "namespace", source.Namespace)
+		By("creating it as a user, who gets no permissions from templates")
+		created := wrappers.MakeNamespace(source.Namespace).Label("kind", template.Name).Obj()
+		Expect(creator.Create(ctx, created)).To(Succeed())
+		Expect(created.Annotations).NotTo(HaveKey(v1alpha1.AnnotationSelectedTemplates))
+		Expect(created.Labels).NotTo(HaveKey(v1alpha1.LabelInitializing))
+		for _, object := range sourceRole(source.Namespace) {
+			Expect(cluster.Admin.Create(ctx, object)).To(Succeed())
+		}
+		Expect(cluster.Admin.Create(ctx, source)).To(Succeed())
+		expectInitialized(ctx, waiting)
+		expectValue(ctx, waiting, source.Name, "a")
+		expectReady(ctx, template.Name, metav1.ConditionTrue, v1alpha1.ReasonUpToDate)
+		Expect(apierrors.IsNotFound(cluster.Admin.Get(ctx, client.ObjectKey{Namespace: source.Namespace, Name: "config"},
+			&corev1.ConfigMap{}))).To(BeTrue())
 	})
 })
+
+// sourceRole returns the Role and RoleBinding of config/sources in another namespace.
+func sourceRole(namespace string) []client.Object {
+	metadata := metav1.ObjectMeta{Namespace: namespace, Name: "sources"}
+	return []client.Object{
+		&rbacv1.Role{ObjectMeta: metadata, Rules: []rbacv1.PolicyRule{{
+			APIGroups: []string{""}, Resources: []string{"configmaps", "secrets"}, Verbs: []string{"get", "list", "watch"},
+		}}},
+		&rbacv1.RoleBinding{
+			ObjectMeta: metadata, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: metadata.Name},
+			Subjects: []rbacv1.Subject{{
+				Kind: rbacv1.ServiceAccountKind, Namespace: controlplane.SystemNamespace, Name: controlplane.ServiceAccount,
+			}},
+		},
+	}
+}
 
 // What the users of one namespace can do is reported, and stops neither other objects nor other namespaces.
 var _ = Describe("A user of a namespace", func() {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/test/framework"
+	"github.com/nslifecycle/nslifecycle/test/framework/controlplane"
 	"github.com/nslifecycle/nslifecycle/test/framework/wrappers"
 )
 
@@ -347,11 +348,11 @@ func deleteTemplate(ctx context.Context, template string, _ *corev1.Namespace) {
 var _ = Describe("Copies", func() {
 	It("follow their source, and remain when it is deleted", func(ctx context.Context) {
 		source := &corev1.Secret{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: framework.Unique("source")},
+			ObjectMeta: metav1.ObjectMeta{Namespace: controlplane.SourceNamespace, Name: framework.Unique("source")},
 			Type:       corev1.SecretTypeOpaque, Data: map[string][]byte{"token": []byte("a")},
 		}
 		template := createTemplate(ctx, "copy", func(spec *v1alpha1.NamespaceTemplateSpec) {
-			spec.Objects = []v1alpha1.TemplateObject{{Name: "secret", SourceRef: &v1alpha1.TemplateSourceReference{Kind: "Secret", Namespace: source.Namespace, Name: source.Name}}}
+			spec.Objects = []v1alpha1.TemplateObject{{Name: "secret", SourceRef: &v1alpha1.TemplateSourceReference{Kind: "Secret", Name: source.Name}}}
 		})
 		By("a namespace that waits until the source exists")
 		namespace := createAs(ctx, creator, selectedBy(template.Name))

@@ -25,6 +25,9 @@ control-plane: {{ . }}
 {{/* The flags of the main Deployment. The flag --controllers can be repeated, as in config/. */}}
 {{- define "nslifecycle.mainFlags" -}}
 - {{ printf "--controllers=%s,-admission" .Values.controllers | quote }}
+{{- if ne .Values.sources.namespace "nslifecycle-sources" }}
+- --source-namespace={{ .Values.sources.namespace }}
+{{- end }}
 {{- with .Values.namespaceSelector }}
 - {{ printf "--namespace-selector=%s" . | quote }}
 {{- end }}
@@ -71,11 +74,12 @@ control-plane: {{ . }}
 {{- end }}
 {{- end }}
 
-{{/* A generated file with the namespace and the service of this release. */}}
+{{/* A generated file with the namespaces and the service of this release. */}}
 {{- define "nslifecycle.generated" -}}
 {{- $root := index . 0 -}}
 {{- $root.Files.Get (index . 1)
       | replace "namespace: nslifecycle-system" (printf "namespace: %s" $root.Release.Namespace)
+      | replace "namespace: nslifecycle-sources" (printf "namespace: %s" $root.Values.sources.namespace)
       | replace "app.kubernetes.io/managed-by: kustomize"
                 (printf "app.kubernetes.io/managed-by: %s" $root.Release.Service) -}}
 {{- end }}

@@ -116,7 +116,7 @@ func injectCondition(set *internalv1alpha1.NamespaceInitializerSet) admissionv1.
 	condition := admissionv1.MatchCondition{Name: conditionSomethingToDo, Expression: hasReservedKeys}
 	if len(set.Initializers)+len(set.Templates) > 0 {
 		condition.Expression = "!(object.metadata.?name.orValue('') in ['" +
-			strings.Join(initialization.Exempt(set.SystemNamespace), "', '") + "']) ||\n" + hasReservedKeys
+			strings.Join(initialization.Exempt(set.SystemNamespace, set.SourceNamespace), "', '") + "']) ||\n" + hasReservedKeys
 	}
 	return condition
 }

@@ -24,7 +24,7 @@ func Inject(namespace *corev1.Namespace, set *internalv1alpha1.NamespaceInitiali
 		return strings.HasPrefix(key, v1alpha1.Prefix) && !slices.Contains(initialization.SettableLabels, key)
 	})
 	maps.DeleteFunc(namespace.Annotations, func(key, _ string) bool { return strings.HasPrefix(key, v1alpha1.Prefix) })
-	if set == nil || namespace.Name != "" && initialization.IsExempt(namespace.Name, set.SystemNamespace) {
+	if set == nil || slices.Contains(initialization.Exempt(set.SystemNamespace, set.SourceNamespace), namespace.Name) {
 		return
 	}
 	addDefaults(namespace, set, labels)

@@ -225,6 +225,12 @@ type NamespaceInitializerSet struct {
 	// +kubebuilder:validation:MaxLength=63
 	SystemNamespace string `json:"systemNamespace,omitempty"`
 
+	// sourceNamespace is the namespace of the sources of copies. It never waits for initializers, and templates are not
+	// applied to it: users who can create namespaces must not get permissions in it.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	SourceNamespace string `json:"sourceNamespace,omitempty"`
+
 	// status is the observed state.
 	// +optional
 	Status NamespaceInitializerSetStatus `json:"status,omitempty"`

@@ -163,7 +163,7 @@ func computePlan(state *clusterState, wanted Removal, allowed Permissions) (*Pla
 func checkNamespace(state *clusterState) error {
 	name := state.namespace.Name
 	switch {
-	case initialization.IsExempt(name, ""): // The operator never initializes system namespaces.
+	case slices.Contains(initialization.RequiredNamespaces, name): // The operator never initializes system namespaces.
 		return fmt.Errorf("namespace %q is a system namespace; its finalizers must not be removed by force", name)
 	case state.diagnosis.UID != state.namespace.UID:
 		return fmt.Errorf("namespace %q was recreated during the diagnosis; run the command again", name)

@@ -216,7 +216,7 @@ func (c *comparer) objects(
 	}
 	before := c.before(ctx, namespace)
 	changes := c.metadata(namespace, state)
-	needed := desired.OwnSources
+	needed := sets.New[template.ObjectKey]()
 	for _, change := range changes {
 		needed.Insert(template.ObjectKey{Kind: schema.GroupKind{Kind: change.Kind}, Name: change.Name})
 	}
@@ -233,9 +233,9 @@ func (c *comparer) objects(
 		switch other := state.Other(key, c.changed.Name); {
 		case other != "" && change.Change == Created:
 			change.Change, change.Message = Failed, fmt.Sprintf("template %q also contains this object", other)
-		case change.Change == Changed && rendered.Copy != nil:
+		case change.Change == Changed && rendered.IsCopy:
 			change.Message = "the data of the copy is not compared"
-		case change.Change == Changed && ok && old.Copy == nil:
+		case change.Change == Changed && ok && !old.IsCopy:
 			change.Fields = compareFields(change.Kind, old.Manifest.Object, rendered.Manifest.Object)
 		}
 		changes = append(changes, change)
@@ -321,10 +321,10 @@ func compareObject(
 	switch {
 	case recorded == nil:
 		return Created
-	case rendered.Copy == nil && recorded.Content == template.ObjectContent(rendered.Manifest, rendered.Locked):
+	case !rendered.IsCopy && recorded.Content == template.ObjectContent(rendered.Manifest, rendered.Locked):
 		return Unchanged
-	case rendered.Copy != nil && hasBefore && before.Copy != nil && *before.Copy == *rendered.Copy &&
-		before.Locked == rendered.Locked && reflect.DeepEqual(before.Manifest, rendered.Manifest):
+	case rendered.IsCopy && hasBefore && before.IsCopy && before.Locked == rendered.Locked &&
+		reflect.DeepEqual(before.Manifest, rendered.Manifest):
 		// The hash of a copy identifies the version of the source, which the operator follows in any case.
 		return Unchanged
 	}

@@ -52,7 +52,7 @@ func (r *DryRunner) Run(ctx context.Context, of *Template, result *Comparison, i
 	count, hasFailed := 0, false
 	for i := range item.Objects {
 		object := &item.Objects[i]
-		isCopy := object.rendered != nil && object.rendered.Copy != nil
+		isCopy := object.rendered != nil && object.rendered.IsCopy
 		if object.rendered == nil || object.Change == Failed || isCopy && object.Change != Created {
 			continue
 		}
@@ -184,7 +184,7 @@ func (r *DryRunner) dryRun(ctx context.Context, of *Template, namespace *corev1.
 	case err != nil:
 		return err
 	}
-	if object.rendered.Copy != nil {
+	if object.rendered.IsCopy {
 		return run.fail(run.compareCopy())
 	}
 	return run.fail(run.run(ctx))

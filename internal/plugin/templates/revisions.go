@@ -114,9 +114,6 @@ func (r *Revision) UndoPatch(object *v1alpha1.NamespaceTemplate) ([]byte, error)
 	if err != nil {
 		return nil, err
 	}
-	if stored["objects"], err = withNamespaceUIDs(stored["objects"], &object.Spec); err != nil {
-		return nil, fmt.Errorf(msgDecodeRevision, r.Number, err)
-	}
 	operations := []map[string]any{
 		{"op": "test", "path": "/metadata/uid", "value": object.UID},
 		{"op": "test", "path": "/metadata/generation", "value": object.Generation},
@@ -125,31 +122,6 @@ func (r *Revision) UndoPatch(object *v1alpha1.NamespaceTemplate) ([]byte, error)
 		operations = append(operations, map[string]any{"op": "add", "path": "/spec/" + field, "value": stored[field]})
 	}
 	return json.Marshal(operations)
-}
-
-// withNamespaceUIDs adds the UIDs of namespaces that a spec accepts to stored objects, because they are not part of a
-// revision.
-func withNamespaceUIDs(stored json.RawMessage, spec *v1alpha1.NamespaceTemplateSpec) (json.RawMessage, error) {
-	uids := template.NamespaceUIDs(spec)
-	if len(uids) == 0 {
-		return stored, nil
-	}
-	var objects []map[string]json.RawMessage
-	if err := json.Unmarshal(stored, &objects); err != nil {
-		return nil, err
-	}
-	for _, object := range objects {
-		var source map[string]any
-		if err := json.Unmarshal(object["sourceRef"], &source); len(object["sourceRef"]) > 0 && err != nil {
-			return nil, err
-		}
-		namespace, _ := source["namespace"].(string)
-		if uid := uids[namespace]; uid != "" {
-			source["namespaceUID"] = uid
-			object["sourceRef"], _ = json.Marshal(source) // Decoded JSON can be encoded.
-		}
-	}
-	return json.Marshal(objects)
 }
 
 // Write writes the content of the revision as YAML.

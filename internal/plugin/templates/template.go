@@ -86,7 +86,7 @@ func (t *Template) desired(
 		Namespace: namespace, Parameters: parameters,
 		RequestedBy: namespace.Annotations[v1alpha1.AnnotationRequestedBy],
 	})
-	return template.DesiredIn(namespace, isInitializing, objects), err
+	return template.DesiredIn(isInitializing, objects), err
 }
 
 func stateOrder(object render.Object) int {
@@ -233,9 +233,9 @@ func comment(object render.Object) string {
 		text += ", locked"
 	}
 	text += ".\n"
-	if object.Copy != nil {
-		text += fmt.Sprintf("# A copy of %s %s in namespace %s.\n", printable.Escape(object.Copy.Kind),
-			printable.Quote(object.Copy.Name), printable.Quote(object.Copy.Namespace))
+	if object.IsCopy {
+		text += fmt.Sprintf("# A copy of %s %s in the source namespace.\n", object.Manifest.GetKind(),
+			printable.Quote(object.Manifest.GetName()))
 	}
 	return text
 }

@@ -141,16 +141,15 @@ func (a *Applier) applicable(
 // no template contains or that the API server does not serve any more. It reports whether watches that no
 // template needs are still running; they are stopped after WatchRetention.
 func (a *Applier) Retain(ctx context.Context, templates []v1alpha1.NamespaceTemplate) bool {
-	uids, accounts, kinds := map[types.UID]bool{}, map[string]bool{}, map[schema.GroupVersionKind]bool{}
+	uids, kinds := map[types.UID]bool{}, map[schema.GroupVersionKind]bool{}
 	for i := range templates {
 		uids[templates[i].UID] = true
-		accounts[templates[i].Spec.ServiceAccountName] = true
 		for _, kind := range a.Programs.kinds(&templates[i], a.Records.Rollout(templates[i].UID).Current) {
 			kinds[kind] = true
 		}
 	}
 	a.Records.retainRollouts(uids)
-	a.Sources.retain(a.Programs.retain(uids), accounts)
+	a.Programs.retain(uids)
 	return a.Objects.retain(ctx, kinds, a.isServed)
 }
 
@@ -163,6 +162,18 @@ func (a *Applier) Unserved(tmpl *v1alpha1.NamespaceTemplate) []string {
 		}
 	}
 	return unserved
+}
+
+// MissingSource returns why a source of the copies in the spec of a template, or the namespace of the sources, does not
+// exist; "" if all exist or the operator cannot read them.
+func (a *Applier) MissingSource(ctx context.Context, tmpl *v1alpha1.NamespaceTemplate) string {
+	for _, source := range a.Programs.latest(tmpl).copies {
+		_, err := a.Sources.get(ctx, source)
+		if found := template.ToProblem("", "", err); found.Reason == v1alpha1.ReasonSourceNotFound {
+			return found.Message
+		}
+	}
+	return ""
 }
 
 func (a *Applier) isServed(kind schema.GroupVersionKind) bool {

@@ -91,8 +91,8 @@ func (p *pass) prepareObject(ctx context.Context, selected *plan.Selected, objec
 	if object.IsMetadata() {
 		return p.Decide(selected, object, p.observeMetadata(object.Key()))
 	}
-	if object.Copy != nil {
-		if err := p.copy(ctx, selected.Template, object); err != nil {
+	if object.IsCopy {
+		if err := p.copy(ctx, object); err != nil {
 			return err
 		}
 	}
@@ -114,22 +114,19 @@ func (p *pass) prepareObject(ctx context.Context, selected *plan.Selected, objec
 	return p.Decide(selected, object, current)
 }
 
-// copy sets the content of an object that is a copy. The watch of the source requires the same permission as that of
-// the copy.
-func (p *pass) copy(ctx context.Context, tmpl *v1alpha1.NamespaceTemplate, object *plan.Object) error {
-	watched := sourceResource(object.Copy).GroupResource()
-	if err := p.permitWatch(ctx, tmpl, "patch", watched, object.Copy.Name); err != nil {
-		return err
-	}
-	source, err := p.Sources.get(ctx, tmpl, *object.Copy)
+// copy sets the content of an object that is a copy.
+func (p *pass) copy(ctx context.Context, object *plan.Object) error {
+	source, err := p.Sources.get(ctx, v1alpha1.TemplateSourceReference{
+		Kind: object.Manifest.GetKind(), Name: object.Manifest.GetName(),
+	})
 	if err != nil {
 		return err
 	}
 	metadata := object.Manifest.Object["metadata"]
-	manifest, err := copyOf(source.object, metadata)
+	manifest, err := copyOf(source, metadata)
 	if err != nil {
 		return err
 	}
-	object.Manifest, object.Content = manifest, template.HashOf(source.id, metadata, object.IsLocked)
+	object.Manifest, object.Content = manifest, template.HashOf(contentID(source), metadata, object.IsLocked)
 	return nil
 }

@@ -74,7 +74,7 @@ func compile(revision string, spec *v1alpha1.NamespaceTemplateSpec) *compiled {
 	for _, annotation := range result.annotations {
 		result.contents[template.ObjectKey{Kind: template.KindAnnotation, Name: annotation.Key}] = sets.Empty{}
 	}
-	for _, object := range template.ContentOf(spec).Objects {
+	for _, object := range spec.Objects {
 		if object.SourceRef != nil {
 			result.copies = append(result.copies, *object.SourceRef)
 			result.contents[template.KeyOf(render.IdentityOfCopy(object.SourceRef, ""))] = sets.Empty{}
@@ -217,39 +217,9 @@ func (p *Programs) HasCopyOf(tmpl *v1alpha1.NamespaceTemplate, source v1alpha1.T
 	return false
 }
 
-// sourceNamespaces returns the namespaces of the sources of all copies in compiled revisions of a template.
-func (p *Programs) sourceNamespaces(tmpl *v1alpha1.NamespaceTemplate) sets.Set[string] {
+// retain forgets the templates that no longer exist.
+func (p *Programs) retain(templates map[types.UID]bool) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
-	known := p.of(tmpl)
-	names := sets.New[string]()
-	for _, revision := range append(slices.Collect(maps.Values(known.old)), known.latest) {
-		for _, source := range revision.copies {
-			names.Insert(source.Namespace)
-		}
-	}
-	return names
-}
-
-// retain forgets the templates that no longer exist, and returns the sources of all copies in compiled
-// revisions.
-func (p *Programs) retain(templates map[types.UID]bool) map[v1alpha1.TemplateSourceReference]bool {
-	p.mutex.Lock()
-	defer p.mutex.Unlock()
-	copies := map[v1alpha1.TemplateSourceReference]bool{}
-	for uid, known := range p.byUID {
-		if !templates[uid] {
-			delete(p.byUID, uid)
-			continue
-		}
-		for _, source := range known.latest.copies {
-			copies[source] = true
-		}
-		for _, old := range known.old {
-			for _, source := range old.copies {
-				copies[source] = true
-			}
-		}
-	}
-	return copies
+	maps.DeleteFunc(p.byUID, func(uid types.UID, _ *programs) bool { return !templates[uid] })
 }

@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
-	"github.com/nslifecycle/nslifecycle/internal/template"
 )
 
 func TestCurrentOf(t *testing.T) {
@@ -60,17 +59,4 @@ func TestNumberOf(t *testing.T) {
 	g.Expect(numberOf("b", []appsv1.ControllerRevision{numbered("a", 4)})).To(BeEquivalentTo(5))
 	g.Expect(numberOf("b", []appsv1.ControllerRevision{numbered("a", 4), numbered("b", 7)})).To(BeEquivalentTo(7), "the newest")
 	g.Expect(numberOf("a", []appsv1.ControllerRevision{numbered("a", 4), numbered("b", 7)})).To(BeEquivalentTo(8), "an earlier one")
-}
-
-func TestRevisionWithoutNamespaceUID(t *testing.T) {
-	g := NewWithT(t)
-	spec := func(uid types.UID) *v1alpha1.NamespaceTemplateSpec {
-		return &v1alpha1.NamespaceTemplateSpec{Objects: []v1alpha1.TemplateObject{{Name: "copy", SourceRef: &v1alpha1.TemplateSourceReference{
-			Kind: "Secret", Namespace: "src", Name: "pull", NamespaceUID: uid,
-		}}}}
-	}
-	accepted := spec("1")
-	g.Expect(template.Revision(accepted)).To(Equal(template.Revision(spec(""))))
-	g.Expect(compile("a", accepted).copies).To(Equal(compile("a", spec("")).copies))
-	g.Expect(accepted.Objects[0].SourceRef.NamespaceUID).To(BeEquivalentTo("1"), "it is not changed")
 }

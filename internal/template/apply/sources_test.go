@@ -7,9 +7,7 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/template"
@@ -36,44 +34,42 @@ func TestCopyOf(t *testing.T) {
 	g.Expect(template.ToProblem("", "", err).Reason).To(Equal(v1alpha1.ReasonInvalidObject))
 }
 
-func TestCheckSourceNamespace(t *testing.T) {
-	source := v1alpha1.TemplateSourceReference{Kind: "Secret", Namespace: "src", Name: "pull"}
-	const command = `kubectl patch nstemplate team --type=json --patch='[{"op":"test","path":"/spec/objects/1/name","value":"copy"},` +
-		`{"op":"add","path":"/spec/objects/1/sourceRef/namespaceUID","value":"now"}]'`
+func TestStripSource(t *testing.T) {
+	source := func(change func(object *unstructured.Unstructured)) *unstructured.Unstructured {
+		object := &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "data": map[string]any{"key": "dmFsdWU="},
+			"metadata": map[string]any{"name": "source", "namespace": "sources", "uid": "uid", "resourceVersion": "1"},
+		}}
+		change(object)
+		return object
+	}
+	stripped := func(object *unstructured.Unstructured) *unstructured.Unstructured {
+		result, err := stripSource(object)
+		NewWithT(t).Expect(err).NotTo(HaveOccurred())
+		return result.(*unstructured.Unstructured)
+	}
+	before := stripped(source(func(*unstructured.Unstructured) {}))
 	for name, test := range map[string]struct {
-		inSpec, inStatus types.UID
-		isRemoved        bool
-		reason, message  string
+		change    func(object *unstructured.Unstructured)
+		isChanged bool
 	}{
-		"not recorded yet":                 {reason: v1alpha1.ReasonWatchNotSynced},
-		"recorded":                         {inStatus: "now"},
-		"recreated":                        {inStatus: "old", reason: v1alpha1.ReasonSourceNamespaceReplaced, message: command},
-		"accepted":                         {inSpec: "now", inStatus: "old"},
-		"accepted, and not recorded":       {inSpec: "now"},
-		"accepted, and recreated":          {inSpec: "old", inStatus: "old", reason: v1alpha1.ReasonSourceNamespaceReplaced, message: command},
-		"the spec overrides the status":    {inSpec: "old", inStatus: "now", reason: v1alpha1.ReasonSourceNamespaceReplaced, message: command},
-		"recreated, and no longer in spec": {isRemoved: true, inStatus: "old", reason: v1alpha1.ReasonSourceNamespaceReplaced, message: "no longer contains the copy"},
+		"another resource version": {change: func(o *unstructured.Unstructured) { o.SetResourceVersion("2") }},
+		"a label":                  {change: func(o *unstructured.Unstructured) { o.SetLabels(map[string]string{"a": "b"}) }},
+		"an annotation": {change: func(o *unstructured.Unstructured) {
+			o.SetAnnotations(map[string]string{annotationContentID: "forged"})
+		}},
+		"immutable":    {change: func(o *unstructured.Unstructured) { o.Object["immutable"] = true }},
+		"another UID":  {isChanged: true, change: func(o *unstructured.Unstructured) { o.SetUID("other") }},
+		"another type": {isChanged: true, change: func(o *unstructured.Unstructured) { o.Object["type"] = "other" }},
+		"other data":   {isChanged: true, change: func(o *unstructured.Unstructured) { o.Object["data"] = map[string]any{} }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			team := &v1alpha1.NamespaceTemplate{ObjectMeta: metav1.ObjectMeta{Name: "team"}}
-			accepted := source
-			accepted.NamespaceUID = test.inSpec
-			team.Spec.Objects = []v1alpha1.TemplateObject{{Name: "other"}, {Name: "copy", SourceRef: &accepted}}
-			if test.isRemoved {
-				team.Spec.Objects = team.Spec.Objects[:1]
-			}
-			if test.inStatus != "" {
-				team.Status.SourceNamespaces = []v1alpha1.TemplateSourceNamespace{{Name: "else", UID: "x"}, {Name: "src", UID: test.inStatus}}
-			}
-			err := checkSourceNamespace(team, source, "now")
-			if test.reason == "" {
-				g.Expect(err).NotTo(HaveOccurred())
-				return
-			}
-			found := template.ToProblem("team", "copy", err)
-			g.Expect(found.Reason).To(Equal(test.reason))
-			g.Expect(found.Message).To(HaveSuffix(test.message))
+			after := stripped(source(test.change))
+			g.Expect(contentID(after) != contentID(before)).To(Equal(test.isChanged))
+			g.Expect(after.GetLabels()).To(BeEmpty())
+			g.Expect(after.GetNamespace() + "/" + after.GetName()).To(Equal("sources/source"))
+			g.Expect(after.Object).To(HaveKey("data"))
 		})
 	}
 }

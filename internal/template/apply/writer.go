@@ -390,23 +390,3 @@ func (w *Writer) delete(
 	}
 	return code != http.StatusAccepted, err
 }
-
-// read returns a Secret or ConfigMap.
-func (w *Writer) read(
-	ctx context.Context, serviceAccount string, source *v1alpha1.TemplateSourceReference,
-) (*unstructured.Unstructured, error) {
-	clients, err := w.as(serviceAccount)
-	if err != nil {
-		return nil, err
-	}
-	return clients.content.Resource(sourceResource(source)).Namespace(source.Namespace).
-		Get(ctx, source.Name, metav1.GetOptions{})
-}
-
-// sourceResource returns the resource of the source of a copy.
-func sourceResource(source *v1alpha1.TemplateSourceReference) schema.GroupVersionResource {
-	if source.Kind == "Secret" {
-		return corev1.SchemeGroupVersion.WithResource("secrets")
-	}
-	return corev1.SchemeGroupVersion.WithResource("configmaps")
-}

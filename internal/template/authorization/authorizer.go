@@ -104,13 +104,13 @@ func (a *Authorizer) Check(
 	if err != nil {
 		r.result.addUnknown(err.Error())
 	}
-	grants, errs := permissions.For(permissions.Input{
+	grant, errs := permissions.For(permissions.Input{
 		Spec: &tmpl.Spec, Previous: previous, SystemNamespace: a.SystemNamespace, ResourceOf: a.DryRunner.ResourceOf,
 	})
 	for _, err := range errs {
 		r.result.addUnknown(err.Error())
 	}
-	for _, grant := range slices.Concat(r.impersonation(ctx, grants), grants) {
+	for _, grant := range append(r.impersonation(ctx, grant), grant) {
 		r.check(ctx, grant)
 	}
 	r.forgetAllowed()
@@ -141,7 +141,7 @@ func Previous(
 
 // impersonation returns what the operator requires: the verb of RBAC or, if it has the verb of constrained
 // impersonation for the ServiceAccount, those for each request.
-func (r *reviewer) impersonation(ctx context.Context, account []permissions.Grant) []permissions.Grant {
+func (r *reviewer) impersonation(ctx context.Context, account permissions.Grant) []permissions.Grant {
 	name := r.result.account
 	plain := permissions.Impersonation(r.Operator, r.SystemNamespace, name)
 	if r.review(ctx, "", plain.Permissions[0].ResourceAttributes) == reviewAllowed {

@@ -25,7 +25,6 @@ const (
 	verbCreate = "create"
 	verbPatch  = "patch"
 	verbDelete = "delete"
-	verbGet    = "get"
 
 	resourceServiceAccounts = "serviceaccounts"
 
@@ -90,10 +89,13 @@ type Input struct {
 	ResourceOf func(schema.GroupVersionKind) (schema.GroupVersionResource, error)
 }
 
-// For returns what the ServiceAccount of a template must be granted: first a ClusterRole, then a Role for
-// each namespace of a source. It returns errors for kinds whose resources are unknown.
-func For(in Input) ([]Grant, []error) {
+// For returns what the ServiceAccount of a template must be granted. It returns errors for kinds whose resources are
+// unknown.
+func For(in Input) (Grant, []error) {
 	c := &collector{Input: in, held: maxHeld}
+	c.grant.Subject = rbacv1.Subject{
+		Kind: rbacv1.ServiceAccountKind, Namespace: in.SystemNamespace, Name: in.Spec.ServiceAccountName,
+	}
 	c.add(Permission{ResourceAttributes: authorizationv1.ResourceAttributes{
 		Version: corev1.SchemeGroupVersion.Version, Verb: v1alpha1.VerbProvision, Resource: "namespaces",
 	}})
@@ -104,32 +106,21 @@ func For(in Input) ([]Grant, []error) {
 		c.metadata(in.Previous)
 		c.objects(in.Previous, in.Previous.ServiceAccountName != in.Spec.ServiceAccountName)
 	}
-	return c.grants, c.errs
+	return c.grant, c.errs
 }
 
-// collector collects permissions by the namespace of the Role that grants them.
+// collector collects permissions.
 type collector struct {
 	Input
-	grants []Grant
-	errs   []error
+	grant Grant
+	errs  []error
 	// held is the number of permissions of Roles that can still be listed one by one.
 	held int
 }
 
 func (c *collector) add(permission Permission) {
-	index := slices.IndexFunc(c.grants, func(grant Grant) bool { return grant.Namespace == permission.Namespace })
-	if index < 0 {
-		index = len(c.grants)
-		c.grants = append(c.grants, Grant{
-			Subject: rbacv1.Subject{
-				Kind: rbacv1.ServiceAccountKind, Namespace: c.SystemNamespace, Name: c.Spec.ServiceAccountName,
-			},
-			Namespace: permission.Namespace,
-		})
-	}
-	grant := &c.grants[index]
-	for i := range grant.Permissions {
-		known := &grant.Permissions[i]
+	for i := range c.grant.Permissions {
+		known := &c.grant.Permissions[i]
 		if known.ResourceAttributes != permission.ResourceAttributes {
 			continue
 		}
@@ -145,7 +136,7 @@ func (c *collector) add(permission Permission) {
 		}
 		return
 	}
-	grant.Permissions = append(grant.Permissions, permission)
+	c.grant.Permissions = append(c.grant.Permissions, permission)
 }
 
 // union returns the permissions that are in either list.
@@ -193,16 +184,9 @@ func (c *collector) objects(spec *v1alpha1.NamespaceTemplateSpec, isDeletedOnly 
 		if removesAny || hasImmutableFields(target.kind.GroupKind(), target.manifest) {
 			c.write(target, verbDelete)
 		}
-		if isDeletedOnly {
-			continue
+		if !isDeletedOnly {
+			c.grantable(target, targets)
 		}
-		if source := target.object.SourceRef; source != nil {
-			c.add(Permission{ResourceAttributes: authorizationv1.ResourceAttributes{
-				Version: target.resource.Version, Verb: verbGet, Resource: target.resource.Resource,
-				Namespace: source.Namespace, Name: source.Name,
-			}})
-		}
-		c.grantable(target, targets)
 	}
 }
 
@@ -300,27 +284,22 @@ func impersonation(operator rbacv1.Subject, attributes authorizationv1.ResourceA
 	}
 }
 
-// ConstrainedImpersonation returns what the operator must be granted instead for the requests that the account's
-// grants are for (KEP-5284). The first grant is for the ServiceAccount.
+// ConstrainedImpersonation returns what the operator must be granted instead for the requests that the account's grant
+// is for (KEP-5284). The first grant is for the ServiceAccount.
 func ConstrainedImpersonation(
-	operator rbacv1.Subject, systemNamespace, serviceAccount string, account []Grant,
+	operator rbacv1.Subject, systemNamespace, serviceAccount string, account Grant,
 ) []Grant {
-	grants := []Grant{impersonation(operator, authorizationv1.ResourceAttributes{
+	ofAccount := impersonation(operator, authorizationv1.ResourceAttributes{
 		Namespace: systemNamespace, Verb: "impersonate:serviceaccount", Group: authenticationv1.GroupName,
 		Resource: resourceServiceAccounts, Name: serviceAccount,
-	})}
-	for _, grant := range account {
-		next := Grant{Subject: operator, IsForOperator: true, Namespace: grant.Namespace}
-		for _, permission := range grant.Permissions {
-			switch permission.Verb {
-			case verbPatch, verbDelete, verbGet: // The operator sends no other requests.
-				permission.Verb = "impersonate-on:serviceaccount:" + permission.Verb
-				next.Permissions = append(next.Permissions, permission)
-			}
-		}
-		if len(next.Permissions) > 0 {
-			grants = append(grants, next)
+	})
+	requests := Grant{Subject: operator, IsForOperator: true}
+	for _, permission := range account.Permissions {
+		switch permission.Verb {
+		case verbPatch, verbDelete: // The operator sends no other requests.
+			permission.Verb = "impersonate-on:serviceaccount:" + permission.Verb
+			requests.Permissions = append(requests.Permissions, permission)
 		}
 	}
-	return grants
+	return []Grant{ofAccount, requests}
 }

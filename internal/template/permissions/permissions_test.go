@@ -63,7 +63,6 @@ func TestFor(t *testing.T) {
 		change    change
 		previous  change
 		want      []string
-		wantRoles map[string][]string
 	}{
 		"a name": {
 			manifests: []string{configMap},
@@ -116,11 +115,10 @@ func TestFor(t *testing.T) {
 			change: func(spec *v1alpha1.NamespaceTemplateSpec) {
 				spec.ObjectRetentionPolicy = keep
 				for _, kind := range []string{"Secret", "ConfigMap"} {
-					spec.Objects = append(spec.Objects, v1alpha1.TemplateObject{SourceRef: &v1alpha1.TemplateSourceReference{Kind: kind, Namespace: "origin", Name: "source"}})
+					spec.Objects = append(spec.Objects, v1alpha1.TemplateObject{SourceRef: &v1alpha1.TemplateSourceReference{Kind: kind, Name: "source"}})
 				}
 			},
-			want:      []string{"create patch configmaps [source]", "create delete patch secrets [source]"},
-			wantRoles: map[string][]string{"origin": {"get configmaps,secrets [source]"}},
+			want: []string{"create patch configmaps [source]", "create delete patch secrets [source]"},
 		},
 		"a Role": {
 			manifests: []string{role},
@@ -219,13 +217,9 @@ func TestFor(t *testing.T) {
 				in.Previous.ServiceAccountName = in.Spec.ServiceAccountName
 				test.previous(in.Previous)
 			}
-			grants, errs := For(in)
+			grant, errs := For(in)
 			g.Expect(errs).To(BeEmpty())
-			g.Expect(grants).To(HaveLen(1 + len(test.wantRoles)))
-			g.Expect(textOf(grants[0].Permissions)).To(ConsistOf(append(test.want, "provision namespaces")))
-			for _, grant := range grants[1:] {
-				g.Expect(textOf(grant.Permissions)).To(Equal(test.wantRoles[grant.Namespace]))
-			}
+			g.Expect(textOf(grant.Permissions)).To(ConsistOf(append(test.want, "provision namespaces")))
 		})
 	}
 }
@@ -250,26 +244,26 @@ func TestForUnknownKinds(t *testing.T) {
 	g := NewWithT(t)
 	spec := specOf(t, "{apiVersion: v1, kind: Unknown, metadata: {name: a}}", configMap)
 	spec.Objects = append(spec.Objects, v1alpha1.TemplateObject{})
-	grants, errs := For(Input{Spec: spec, SystemNamespace: system, ResourceOf: resourceOf})
+	grant, errs := For(Input{Spec: spec, SystemNamespace: system, ResourceOf: resourceOf})
 	g.Expect(errs).To(HaveLen(1))
-	g.Expect(textOf(grants[0].Permissions)).To(HaveLen(2))
+	g.Expect(textOf(grant.Permissions)).To(HaveLen(2))
 }
 
 // Two Roles with one name exclude each other, and each requires its own permissions.
 func TestForAlternatives(t *testing.T) {
 	g := NewWithT(t)
 	other := strings.ReplaceAll(role, "get, list", "watch")
-	grants, _ := For(Input{Spec: specOf(t, role, other), SystemNamespace: system, ResourceOf: resourceOf})
-	g.Expect(textOf(grants[0].Permissions)).To(ContainElement("get list watch pods,pods/log"))
-	grants, _ = For(Input{Spec: specOf(t, role, other, bindingToRole), SystemNamespace: system, ResourceOf: resourceOf})
-	g.Expect(textOf(grants[0].Permissions)).To(ContainElement("bind create delete patch roles.rbac.authorization.k8s.io [reader]"))
-	grants, _ = For(Input{Spec: specOf(t, role, bindingToRole, bindingToRole), SystemNamespace: system, ResourceOf: resourceOf})
-	for _, permission := range grants[0].Permissions {
+	grant, _ := For(Input{Spec: specOf(t, role, other), SystemNamespace: system, ResourceOf: resourceOf})
+	g.Expect(textOf(grant.Permissions)).To(ContainElement("get list watch pods,pods/log"))
+	grant, _ = For(Input{Spec: specOf(t, role, other, bindingToRole), SystemNamespace: system, ResourceOf: resourceOf})
+	g.Expect(textOf(grant.Permissions)).To(ContainElement("bind create delete patch roles.rbac.authorization.k8s.io [reader]"))
+	grant, _ = For(Input{Spec: specOf(t, role, bindingToRole, bindingToRole), SystemNamespace: system, ResourceOf: resourceOf})
+	for _, permission := range grant.Permissions {
 		g.Expect(len(permission.Instead)).To(BeElementOf(0, 4), "the same permissions are not repeated")
 	}
 	computed := strings.ReplaceAll(role, "get, list", "'${params.verb}'")
-	grants, _ = For(Input{Spec: specOf(t, role, computed), SystemNamespace: system, ResourceOf: resourceOf})
-	g.Expect(textOf(grants[0].Permissions)).To(ContainElement("create delete escalate patch roles.rbac.authorization.k8s.io [reader]"))
+	grant, _ = For(Input{Spec: specOf(t, role, computed), SystemNamespace: system, ResourceOf: resourceOf})
+	g.Expect(textOf(grant.Permissions)).To(ContainElement("create delete escalate patch roles.rbac.authorization.k8s.io [reader]"))
 }
 
 // A second RoleBinding can exist without the Role of the template.
@@ -279,11 +273,11 @@ func TestForAlternativeRoleBindings(t *testing.T) {
 	spec := specOf(t, role, bindingToRole, another)
 	spec.Objects[0].IncludeWhen, spec.Objects[1].IncludeWhen = "ns.name == 'a'", "ns.name == 'a'"
 	for range 2 {
-		grants, _ := For(Input{Spec: spec, SystemNamespace: system, ResourceOf: resourceOf})
-		index := slices.IndexFunc(grants[0].Permissions, func(p Permission) bool { return p.Verb == "bind" })
+		grant, _ := For(Input{Spec: spec, SystemNamespace: system, ResourceOf: resourceOf})
+		index := slices.IndexFunc(grant.Permissions, func(p Permission) bool { return p.Verb == "bind" })
 		g.Expect(index).To(BeNumerically(">=", 0))
-		g.Expect(grants[0].Permissions[index].Instead).To(BeEmpty())
-		g.Expect(grants[0].Permissions[index].Uncertain).NotTo(BeEmpty())
+		g.Expect(grant.Permissions[index].Instead).To(BeEmpty())
+		g.Expect(grant.Permissions[index].Uncertain).NotTo(BeEmpty())
 		slices.Reverse(spec.Objects)
 	}
 }
@@ -292,8 +286,8 @@ func TestForAlternativeRoleBindings(t *testing.T) {
 func TestRulesWithLineBreaks(t *testing.T) {
 	g := NewWithT(t)
 	hostile := strings.NewReplacer("get, list", `"get\n*"`, "pods, pods/log", `"pods\n*"`).Replace(role)
-	grants, _ := For(Input{Spec: specOf(t, hostile), SystemNamespace: system, ResourceOf: resourceOf})
-	g.Expect(Rules(grants[0].Permissions)).To(ContainElement(rbacv1.PolicyRule{
+	grant, _ := For(Input{Spec: specOf(t, hostile), SystemNamespace: system, ResourceOf: resourceOf})
+	g.Expect(Rules(grant.Permissions)).To(ContainElement(rbacv1.PolicyRule{
 		APIGroups: []string{""}, Resources: []string{"pods\n*"}, Verbs: []string{"get\n*"},
 	}))
 }
@@ -320,10 +314,10 @@ func TestForDryRun(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			grants, _ := For(Input{Spec: specOf(t, test.manifests...), SystemNamespace: system, ResourceOf: resourceOf})
-			index := slices.IndexFunc(grants[0].Permissions, func(p Permission) bool { return p.Verb == test.verb })
+			grant, _ := For(Input{Spec: specOf(t, test.manifests...), SystemNamespace: system, ResourceOf: resourceOf})
+			index := slices.IndexFunc(grant.Permissions, func(p Permission) bool { return p.Verb == test.verb })
 			g.Expect(index).To(BeNumerically(">=", 0))
-			g.Expect(grants[0].Permissions[index].DryRun != nil).To(Equal(test.want))
+			g.Expect(grant.Permissions[index].DryRun != nil).To(Equal(test.want))
 		})
 	}
 }
@@ -338,7 +332,7 @@ func TestImpersonation(t *testing.T) {
 	g.Expect(plain.Namespace).To(Equal(system))
 
 	spec := specOf(t, role)
-	spec.Objects = append(spec.Objects, v1alpha1.TemplateObject{SourceRef: &v1alpha1.TemplateSourceReference{Kind: "Secret", Namespace: "origin", Name: "source"}})
+	spec.Objects = append(spec.Objects, v1alpha1.TemplateObject{SourceRef: &v1alpha1.TemplateSourceReference{Kind: "Secret", Name: "source"}})
 	account, _ := For(Input{Spec: spec, SystemNamespace: system, ResourceOf: resourceOf})
 	grants := ConstrainedImpersonation(operator, system, "account", account)
 	want := map[string][]string{
@@ -347,7 +341,6 @@ func TestImpersonation(t *testing.T) {
 			"impersonate-on:serviceaccount:delete impersonate-on:serviceaccount:patch secrets [source]",
 			"impersonate-on:serviceaccount:delete impersonate-on:serviceaccount:patch roles.rbac.authorization.k8s.io [reader]",
 		},
-		"origin": {"impersonate-on:serviceaccount:get secrets [source]"},
 	}
 	g.Expect(grants).To(HaveLen(len(want)))
 	for _, grant := range grants {

@@ -8,7 +8,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/template"
 	"github.com/nslifecycle/nslifecycle/internal/template/render"
 )
@@ -19,8 +18,8 @@ type Object struct {
 	Name string
 	// Manifest contains only the kind and the metadata of a copy whose source was not read.
 	Manifest *unstructured.Unstructured
-	// Copy is the source of a copy; nil if it is none.
-	Copy *v1alpha1.TemplateSourceReference
+	// IsCopy is true if the object is a copy of the source of the same kind and name.
+	IsCopy bool
 	// Content is the hash of the manifest. For a copy, it identifies the content of the source.
 	Content  string
 	IsLocked bool
@@ -38,9 +37,9 @@ type Object struct {
 
 func newObject(rendered render.Object) *Object {
 	object := &Object{
-		Name: rendered.Name, Manifest: rendered.Manifest, Copy: rendered.Copy, IsLocked: rendered.Locked,
+		Name: rendered.Name, Manifest: rendered.Manifest, IsCopy: rendered.IsCopy, IsLocked: rendered.Locked,
 	}
-	if rendered.Copy == nil {
+	if !rendered.IsCopy {
 		object.Content = template.ObjectContent(rendered.Manifest, rendered.Locked)
 	}
 	return object

@@ -50,15 +50,14 @@ func TestUnneeded(t *testing.T) {
 	otherGroup.Manifest.SetAPIVersion("test.example.com/v1")
 	tests := map[string]struct {
 		want []*Object
-		// claimed is an object of another template, and source one that a template copies from the Namespace.
-		claimed, source string
-		result          []template.ObjectState
+		// claimed is an object of another template.
+		claimed string
+		result  []template.ObjectState
 	}{
 		"all wanted":          {want: []*Object{wantConfigMap("one", ""), wantConfigMap("two", "")}},
 		"one wanted":          {want: []*Object{wantConfigMap("one", "")}, result: []template.ObjectState{two}},
 		"none wanted":         {result: []template.ObjectState{one, two}},
 		"claimed":             {want: []*Object{wantConfigMap("one", "")}, claimed: "two"},
-		"a source":            {want: []*Object{wantConfigMap("one", "")}, source: "two"},
 		"another API version": {want: []*Object{wantConfigMap("one", ""), otherVersion}},
 		"another API group":   {want: []*Object{wantConfigMap("one", ""), otherGroup}, result: []template.ObjectState{two}},
 	}
@@ -66,7 +65,6 @@ func TestUnneeded(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := newPass(nil)
 			p.claims[wantConfigMap(test.claimed, "").Key()] = &Selected{}
-			p.ownSources.Insert(wantConfigMap(test.source, "").Key())
 			NewWithT(t).Expect(p.unneeded(recorded, test.want)).To(Equal(test.result))
 		})
 	}

@@ -5,12 +5,10 @@ package plan
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
@@ -40,8 +38,6 @@ type Pass struct {
 	claims map[template.ObjectKey]*Selected
 	// isUnclaimed is true if it is unknown which objects a template contains.
 	isUnclaimed bool
-	// ownSources has the sources of copies that are in the Namespace itself. They are not deleted.
-	ownSources sets.Set[template.ObjectKey]
 	// planned has the objects that the Namespace can get later, by template.
 	planned map[string]Contents
 	// count is the number of objects of all templates.
@@ -75,7 +71,7 @@ type Selected struct {
 func NewPass(memory *Memory, namespace *corev1.Namespace, state template.State, now time.Time) *Pass {
 	p := &Pass{
 		Memory: memory, Namespace: namespace, Now: now, IsInitializing: template.AwaitsTemplates(namespace), State: state,
-		result: Result{State: template.State{}}, ownSources: sets.Set[template.ObjectKey]{}, planned: map[string]Contents{},
+		result: Result{State: template.State{}}, planned: map[string]Contents{},
 		claims: map[template.ObjectKey]*Selected{}, failures: failures{},
 	}
 	if p.IsInitializing {
@@ -152,9 +148,8 @@ func (p *Pass) keep(selected *Selected) {
 // initialization ends, objects that are created afterwards are omitted. An object that another template contains has an
 // error, which is reported on both. The first by name is applied.
 func (p *Pass) Contain(selected *Selected, contents Contents, metadata []*Object, rendered []render.Object) error {
-	desired := template.DesiredIn(p.Namespace, p.IsInitializing, rendered)
+	desired := template.DesiredIn(p.IsInitializing, rendered)
 	selected.isPartial = desired.IsPartial
-	maps.Copy(p.ownSources, desired.OwnSources)
 	p.count += len(metadata) + len(desired.Objects)
 	if err := template.CheckCount(p.count); err != nil {
 		return err

@@ -141,8 +141,6 @@ func TestPass(t *testing.T) {
 	state := template.State{"a": recorded("a", one, two)}
 	late := rendered("late")
 	late[0].When = v1alpha1.NamespaceStateInitialized
-	source := &v1alpha1.TemplateSourceReference{Kind: "ConfigMap", Namespace: "ns", Name: "two"}
-	ownSource := []render.Object{{Name: "two", Copy: source, Manifest: render.IdentityOfCopy(source, "ns")}}
 	var many []string
 	for i := range template.MaxObjects {
 		many = append(many, strconv.Itoa(i))
@@ -171,7 +169,6 @@ func TestPass(t *testing.T) {
 		"an object moves":                      {state: state, steps: []step{{name: "a", revision: "b", objects: rendered("one")}, {name: "c", revision: "b", objects: rendered("two")}}, applied: []string{"a/one", "c/two"}, want: []string{"a b>[one]", "c b>[two]"}},
 		"an object moves later":                {state: state, steps: []step{{name: "a", revision: "b", objects: rendered("one")}, {name: "c", revision: "a", objects: rendered("x"), latest: []string{"two"}}}, applied: []string{"a/one", "c/x"}, want: []string{"a b>[one two]", "c a>[x]"}},
 		"two contain an object":                {steps: []step{{name: "a", revision: "b", objects: rendered("one")}, {name: "c", revision: "b", objects: rendered("one", "two")}}, applied: []string{"a/one", "c/two"}, want: []string{"a b>[one]", "c b>[two]"}, problems: []string{v1alpha1.ReasonClaimedByTemplate, v1alpha1.ReasonClaimedByTemplate}},
-		"a source in the namespace":            {state: state, steps: []step{{name: "a", revision: "b", objects: append(rendered("one"), ownSource...)}}, applied: []string{"a/one"}, want: []string{"a b>[one]"}},
 		"too many objects":                     {state: state, steps: []step{{name: "a", revision: "b", objects: rendered(append(many, "one")...)}}, want: []string{"a a>[one two]"}},
 		"too many objects of both":             {state: state, steps: []step{{name: "a", revision: "b", objects: rendered("one")}, {name: "c", revision: "b", objects: rendered(many...)}}, applied: []string{"a/one"}, want: []string{"a b>[one two]"}},
 		"Once, applied":                        {state: state, steps: []step{{name: "a", revision: "b", objects: rendered("new"), change: once}}, want: []string{"a a>[one two]"}},

@@ -206,8 +206,7 @@ func (p *Pass) hasApplied(selected *Selected) bool {
 	})
 }
 
-// unneeded returns the recorded objects that neither the template nor another one contains, and that are not sources of
-// copies.
+// unneeded returns the recorded objects that neither the template nor another one contains.
 func (p *Pass) unneeded(recorded template.Entry, objects []*Object) []template.ObjectState {
 	keys := sets.New[template.ObjectKey]()
 	for _, object := range objects {
@@ -216,7 +215,7 @@ func (p *Pass) unneeded(recorded template.Entry, objects []*Object) []template.O
 	var found []template.ObjectState
 	for _, object := range recorded.Objects {
 		_, isClaimed := p.claims[object.Key()]
-		if !isClaimed && !keys.Has(object.Key()) && !p.ownSources.Has(object.Key()) {
+		if !isClaimed && !keys.Has(object.Key()) {
 			found = append(found, object)
 		}
 	}

@@ -165,7 +165,6 @@ func (c *compiler) compileObject(path *field.Path, spec *v1alpha1.TemplateObject
 	if spec.SourceRef != nil {
 		result.kind = schema.GroupKind{Kind: spec.SourceRef.Kind}
 		result.name = spec.SourceRef.Name
-		result.spec.SourceRef.NamespaceUID = "" // The identity of the source does not depend on it.
 	} else if templateErrs := c.compileTemplate(path.Child("template"), &result); len(templateErrs) > 0 {
 		return result, append(errs, templateErrs...)
 	}

@@ -101,7 +101,7 @@ objects:
 - name: computed
   template: {apiVersion: v1, kind: ConfigMap, metadata: {name: computed, labels: "${{'owner': 'them'}}"}}
 - name: copy
-  sourceRef: {kind: Secret, namespace: registry, name: regcred}
+  sourceRef: {kind: Secret, name: regcred}
 `))
 	g := NewWithT(t)
 	in := input()

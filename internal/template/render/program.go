@@ -61,8 +61,8 @@ type Object struct {
 	Name string
 	// Manifest is the object; a copy without its content. Its namespace is the Namespace of the Input.
 	Manifest *unstructured.Unstructured
-	// Copy is the source of a copy.
-	Copy *v1alpha1.TemplateSourceReference
+	// IsCopy is true if the object is a copy of the source of the same kind and name.
+	IsCopy bool
 	// When and Locked are those of the template.
 	When   v1alpha1.NamespaceState
 	Locked bool
@@ -104,7 +104,7 @@ func (p *Program) render(ctx context.Context, in Input) ([]Object, error) {
 			}
 			rendered[id] = object.spec.Name
 			result = append(result, Object{
-				Name: object.spec.Name, Manifest: manifest, Copy: object.spec.SourceRef.DeepCopy(),
+				Name: object.spec.Name, Manifest: manifest, IsCopy: object.spec.SourceRef != nil,
 				When: object.spec.NamespaceState, Locked: object.spec.Lock == v1alpha1.LockAll,
 			})
 		}

@@ -55,7 +55,7 @@ objects:
     metadata: {name: "limits-${ns.name}"}
     spec: {limits: [{type: Container, default: {memory: "${quantity('1Gi')}"}}]}
 - name: pull-secret
-  sourceRef: {kind: Secret, namespace: registry, name: regcred}
+  sourceRef: {kind: Secret, name: regcred}
 - name: dashboards
   includeWhen: "params.size == 'l'"
   namespaceState: Initialized
@@ -120,7 +120,8 @@ func TestRenderTeam(t *testing.T) {
 	g.Expect(objects[0].Manifest.Object).To(Equal(map[string]any{
 		"apiVersion": "v1", "kind": "Secret", "metadata": map[string]any{"name": "regcred", "namespace": "shop"},
 	}))
-	g.Expect(objects[0].Copy.Name).To(Equal("regcred"))
+	g.Expect(objects[0].IsCopy).To(BeTrue())
+	g.Expect(objects[0].Manifest.GetName()).To(Equal("regcred"))
 	g.Expect(objects[1].Manifest.Object).To(Equal(map[string]any{
 		"apiVersion": "v1", "kind": "LimitRange",
 		"metadata": map[string]any{"name": "limits-shop", "namespace": "shop"},
@@ -263,8 +264,8 @@ func TestCompileErrors(t *testing.T) {
 		"name":               {object + `{apiVersion: v1, kind: A, metadata: {name: a/b}}`, "spec.objects[0].template.metadata.name", "a/b"},
 		"name of a role":     {object + `{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {name: a/b}}`, "spec.objects[0].template.metadata.name", "a/b"},
 		"stringData":         {object + `{apiVersion: v1, kind: Secret, metadata: {name: x}, stringData: {}}`, "spec.objects[0].template.stringData", "base64.encode"},
-		"duplicate":          {object + meta + "}\n- name: y\n  sourceRef: {kind: ConfigMap, namespace: a, name: x}", "spec.objects[1]", "same group"},
-		"duplicate name":     {object + meta + "}\n- name: x\n  sourceRef: {kind: ConfigMap, namespace: a, name: y}", "spec.objects[1].name", "Duplicate"},
+		"duplicate":          {object + meta + "}\n- name: y\n  sourceRef: {kind: ConfigMap, name: x}", "spec.objects[1]", "same group"},
+		"duplicate name":     {object + meta + "}\n- name: x\n  sourceRef: {kind: ConfigMap, name: y}", "spec.objects[1].name", "Duplicate"},
 		"pattern":            {`parameters: [{name: a, pattern: "("}]` + object + meta + "}", "spec.parameters[0].pattern", "regular expression"},
 		"large parameter": {
 			"parameters: [{name: a, enum: [" + strings.Repeat(strings.Repeat("a", 1022)+", ", 16) + "b]}]" + object + meta + "}", "spec",
@@ -302,7 +303,7 @@ func TestCompileErrors(t *testing.T) {
 			"spec.objects[0].forEach", "name must contain item",
 		},
 		"forEach with a copy": {
-			lists + "objects: [{name: x, forEach: teams, sourceRef: {kind: ConfigMap, namespace: a, name: y}}]",
+			lists + "objects: [{name: x, forEach: teams, sourceRef: {kind: ConfigMap, name: y}}]",
 			"spec.objects[0].forEach", "name must contain item",
 		},
 		"reserved key for all objects": {
@@ -426,7 +427,7 @@ func TestAlternatives(t *testing.T) {
 parameters: [{name: a}]
 objects:
 - {name: empty, includeWhen: "params.a != 'copy'", template: {apiVersion: v1, kind: Secret, metadata: {name: s}}}
-- {name: copy, includeWhen: "params.a != 'empty'", sourceRef: {kind: Secret, namespace: a, name: s}}`))
+- {name: copy, includeWhen: "params.a != 'empty'", sourceRef: {kind: Secret, name: s}}`))
 	for value, want := range map[string]string{"empty": "empty", "copy": "copy"} {
 		objects, err := program.Render(context.Background(),
 			render.Input{Namespace: input().Namespace, Parameters: map[string]string{"a": value}})

@@ -152,6 +152,7 @@ func Creations() map[string]Creation {
 		"kube-public":          {Name: "kube-public", User: Ordinary, Labels: gold0, Want: want(gold0, nil)},
 		"kube-node-lease":      {Name: "kube-node-lease", User: Ordinary, Finalizers: []corev1.FinalizerName{"a.b/c"}, Want: want(nil, nil, "a.b/c")},
 		"the system namespace": {Name: SystemNamespace, User: Ordinary, Want: want(nil, nil)},
+		"the source namespace": {Name: SourceNamespace, User: Ordinary, Want: want(nil, nil)},
 		"a similar name":       {Name: "kube-systems", User: Ordinary, Want: want(initializing(nil), state(Ordinary, usual), withAll...)},
 		"another kube name":    {Name: "kube-flannel", User: Ordinary, Want: want(initializing(nil), state(Ordinary, usual), withAll...)},
 		"forged keys in an exempt namespace": {

@@ -18,8 +18,11 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
 )
 
-// SystemNamespace is the namespace of the operator.
-const SystemNamespace = "nslifecycle-system"
+// SystemNamespace is the namespace of the operator, and SourceNamespace that of the sources of copies.
+const (
+	SystemNamespace = "nslifecycle-system"
+	SourceNamespace = "nslifecycle-sources"
+)
 
 const (
 	team    = "team"
@@ -147,6 +150,7 @@ func Set() *internalv1alpha1.NamespaceInitializerSet {
 	return &internalv1alpha1.NamespaceInitializerSet{
 		ObjectMeta:   metav1.ObjectMeta{Name: internalv1alpha1.EffectiveSetName, Generation: 1},
 		Initializers: merged.Initializers, Templates: templates, SystemNamespace: SystemNamespace,
+		SourceNamespace: SourceNamespace,
 	}
 }
 

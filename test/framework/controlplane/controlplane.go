@@ -38,6 +38,7 @@ import (
 // The names of the operator's objects in config/default.
 const (
 	SystemNamespace  = "nslifecycle-system"
+	SourceNamespace  = "nslifecycle-sources"
 	ServiceAccount   = parts.ControllerManager
 	AdmissionAccount = parts.Admission
 )

@@ -150,7 +150,7 @@ func RunManager(
 }
 
 func newOptions(changes ...func(*manager.Options)) manager.Options {
-	options := manager.Options{SystemNamespace: SystemNamespace}
+	options := manager.Options{SystemNamespace: SystemNamespace, SourceNamespace: SourceNamespace}
 	for _, change := range changes {
 		change(&options)
 	}

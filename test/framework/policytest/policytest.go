@@ -65,6 +65,7 @@ func Set(names ...string) *internalv1alpha1.NamespaceInitializerSet {
 			CreationTimestamp: metav1.NewTime(Now.Add(-time.Hour)),
 		},
 		SystemNamespace: "nslifecycle-system",
+		SourceNamespace: "nslifecycle-sources",
 	}
 	for _, name := range names {
 		set.Initializers = append(set.Initializers, internalv1alpha1.EffectiveInitializer{
