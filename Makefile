@@ -366,7 +366,7 @@ verify-clean:
 # Generated files are committed and checked by `make verify`, so that a build requires only Go.
 .PHONY: build
 build: ## Build the manager.
-	go build -trimpath -o "$(LOCALBIN)/manager" ./cmd/manager
+	go build -trimpath -o "$(LOCALBIN)/manager" ./cmd
 
 # kubectl finds both programs in PATH; the second one provides the shell completion of the first.
 .PHONY: build-plugin
@@ -386,30 +386,25 @@ build-installer: kustomize policies ## Write dist/install.yaml and the generated
 	for file in config/mutating/*.yaml; do echo ---; cat "$$file"; done >>"$$overlay/optional.yaml"; \
 	go run ./hack/chart dist/install.yaml "$$overlay/optional.yaml" dist/chart/files
 
+# A separate module, so that the manager does not depend on the image builder.
 .PHONY: image-archive
-image-archive: cyclonedx-gomod gojq ko oras ## Write dist/image.tar, an OCI archive for all PLATFORMS, without a container engine.
-	hack/image/build.sh "$(IMG)" "$(PLATFORMS)" dist/image.tar
+image-archive: ## Write dist/image.tar, an OCI archive for all PLATFORMS, without a container engine.
+	cd hack/image && go run . --root="$(CURDIR)" --name="$(IMG)" --output="$(CURDIR)/dist/image.tar" \
+		--platforms="$(PLATFORMS)"
 
 .PHONY: kind-load
 kind-load: PLATFORMS = linux/$(shell go env GOARCH)
 kind-load: kind image-archive ## Build the image and load it on the nodes of the Kind cluster KIND_CLUSTER_NAME, by default kind.
 	"$(LOCALBIN)/kind" load image-archive dist/image.tar
 
-# Prints the name with the digest, which the release workflow signs.
 .PHONY: image-push
-image-push: oras ## Push the image IMG and its SBOMs from an image archive, ARCHIVE=dist/image.tar.
-	@layout="$(ARCHIVE):$(lastword $(subst :, ,$(IMG)))"; digest="$$("$(LOCALBIN)/oras" resolve --oci-layout "$$layout")"; \
-	existing="$$("$(LOCALBIN)/oras" resolve "$(IMG)" 2>/dev/null || :)"; \
-	if [ -n "$$existing" ] && [ "$$existing" != "$$digest" ]; then \
-		echo "$(IMG) already refers to $$existing, not $$digest. Use another tag." >&2; exit 1; \
-	fi; \
-	"$(LOCALBIN)/oras" copy --recursive --no-tty --from-oci-layout "$$layout" "$(IMG)" >&2; \
-	echo "$(IMG)" | sed "s/:[^:]*$$/@$$digest/"
+image-push: ## Push an image archive, ARCHIVE=dist/image.tar, and its SBOMs as IMG.
+	cd hack/image && go run . push "$(abspath $(ARCHIVE))" "$(IMG)"
 
 # Requires a clean tree, since the programs contain the revision. All timestamps are that of the
 # commit, so that the files are reproducible. The release workflow runs only this target.
 .PHONY: release-artifacts
-release-artifacts: cyclonedx-gomod gojq ko oras ## Write the files of a release to dist/release, VERSION=v0.1.0.
+release-artifacts: ## Write the files of a release to dist/release, VERSION=v0.1.0.
 	@[ -n "$(VERSION)" ] || { echo "Set VERSION, for example: make release-artifacts VERSION=v0.1.0" >&2; exit 1; }
 	@changed="$$(git status --porcelain)"; \
 	if [ -n "$$changed" ]; then \
@@ -418,9 +413,10 @@ release-artifacts: cyclonedx-gomod gojq ko oras ## Write the files of a release 
 	fi
 	rm -rf dist/release
 	@set -x; revision="$$(git rev-parse HEAD)"; created="$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct)}"; \
-	VERSION="$(VERSION)" hack/image/build.sh "$(RELEASE_IMAGE):$(VERSION)" "$(PLATFORMS)" \
-		"dist/release/nslifecycle-image_$(VERSION).tar"; \
 	cd hack/image; \
+	go run . --root="$(CURDIR)" --name="$(RELEASE_IMAGE):$(VERSION)" --version="$(VERSION)" \
+		--revision="$$revision" --created="$$created" --platforms="$(PLATFORMS)" \
+		--output="$(CURDIR)/dist/release/nslifecycle-image_$(VERSION).tar"; \
 	go run ./release --root="$(CURDIR)" --image="$(RELEASE_IMAGE)" --version="$(VERSION)" \
 		--revision="$$revision" --created="$$created" --platforms="$(RELEASE_PLATFORMS)" \
 		--output="$(CURDIR)/dist/release"
@@ -465,19 +461,15 @@ actionlint := github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
 controller-gen := sigs.k8s.io/controller-tools/cmd/controller-gen@v0.23.0
 cosign := github.com/sigstore/cosign/v3/cmd/cosign@v3.1.3
 crd-ref-docs := github.com/elastic/crd-ref-docs@v0.3.0
-cyclonedx-gomod := github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@v1.10.0
 golangci-lint := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 govulncheck := golang.org/x/vuln/cmd/govulncheck@v1.8.0
 helm := helm.sh/helm/v4/cmd/helm@v4.3.1
 kind := sigs.k8s.io/kind@v0.33.0
 # v5.8.3 requires Go 1.27, but this project builds with 1.26.
 kustomize := sigs.k8s.io/kustomize/kustomize/v5@v5.8.2
-ko := github.com/google/ko@v0.19.1
-oras := oras.land/oras/cmd/oras@v1.3.6
 setup-envtest := sigs.k8s.io/controller-runtime/tools/setup-envtest@v0.25.1
 
-TOOLS := actionlint controller-gen cosign crd-ref-docs cyclonedx-gomod golangci-lint govulncheck helm kind ko kustomize \
-	oras setup-envtest
+TOOLS := actionlint controller-gen cosign crd-ref-docs golangci-lint govulncheck helm kind kustomize setup-envtest
 
 .PHONY: tools $(TOOLS)
 tools: $(TOOLS) ginkgo promtool ## Install the programs for development to bin/. Each is a target, too.
@@ -495,10 +487,6 @@ ginkgo: ## Build ginkgo to bin/.
 .PHONY: promtool
 promtool: ## Build promtool to bin/, for the tests of the alerts and the dashboard.
 	@$(call build-tool,promtool,github.com/prometheus/prometheus,cmd/promtool,-tags=remove_all_sd)
-
-.PHONY: gojq
-gojq: ## Build gojq to bin/, for the image.
-	@$(call build-tool,gojq,github.com/itchyny/gojq,cmd/gojq)
 
 # The controllers that a GeneratingPolicy needs, and the manifest of the installation. Building them
 # takes ten minutes and 3 GB in Go's build cache.

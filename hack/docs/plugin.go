@@ -82,7 +82,7 @@ var flagPattern = regexp.MustCompile(`^ +--(\S+)(?: (\S+))?  +(.+)$`)
 var defaultPattern = regexp.MustCompile(` \(default \[?(.*?)\]?\)$`)
 
 func renderFlags(root string) (string, error) {
-	command := exec.Command("go", "run", "./cmd/manager", "--help")
+	command := exec.Command("go", "run", "./cmd", "--help")
 	command.Dir = root
 	output, err := command.CombinedOutput()
 	if err != nil {

@@ -240,7 +240,7 @@ var (
 func managerFlags(t *testing.T) map[string]bool {
 	t.Helper()
 	flags := map[string]bool{}
-	for _, pattern := range []string{"cmd/manager/*.go", "internal/manager/*.go"} {
+	for _, pattern := range []string{"cmd/*.go", "internal/manager/*.go"} {
 		files, err := filepath.Glob(filepath.Join(root, pattern))
 		if err != nil {
 			t.Fatal(err)

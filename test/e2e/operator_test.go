@@ -35,7 +35,7 @@ var _ = Describe("The Deployment of config/default", Ordered, func() {
 		Expect(admin.Get(ctx, client.ObjectKey{Name: systemNamespace}, &namespace)).To(Succeed())
 		Expect(namespace.Labels).To(HaveKeyWithValue("pod-security.kubernetes.io/enforce", "restricted"))
 		Expect(managers(ctx)).To(HaveLen(2))
-		Expect(kubectl(ctx, "--namespace="+systemNamespace, "exec", "deployment/"+deploymentName, "--", "/ko-app/manager", "--check")).
+		Expect(kubectl(ctx, "--namespace="+systemNamespace, "exec", "deployment/"+deploymentName, "--", "/manager", "--check")).
 			NotTo(ContainSubstring("FAIL"))
 	}, SpecTimeout(3*time.Minute))
 

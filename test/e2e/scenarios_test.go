@@ -223,7 +223,9 @@ func shop(namespace string) []client.Object {
 					// Use the manager's image, because no other image is guaranteed to be
 					// available. Without permissions, it never becomes the leader, so it does
 					// nothing until the Pod is stopped.
-					Args: []string{"--controllers=diagnosis", "--leader-elect", "--health-probe-bind-address=0"},
+					Command: []string{
+						"/manager", "--controllers=diagnosis", "--leader-elect", "--health-probe-bind-address=0",
+					},
 					// The initializer's quota requires resource requests.
 					Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
 						corev1.ResourceCPU: resource.MustParse("1m"), corev1.ResourceMemory: resource.MustParse("16Mi"),

@@ -127,7 +127,7 @@ var _ = Describe("The agent in config/samples/agent", Ordered, func() {
 		Expect(admin.Get(ctx, key, &deployment)).To(Succeed())
 		finalizer = corev1.FinalizerName(argumentOf(&deployment, "namespace-finalizer"))
 		Expect(finalizer).NotTo(BeEmpty())
-		binary, err = gexec.Build("github.com/nslifecycle/nslifecycle/cmd/manager")
+		binary, err = gexec.Build("github.com/nslifecycle/nslifecycle/cmd")
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(gexec.CleanupBuildArtifacts)
 		agent = startAgent(ctx, binary, &deployment)

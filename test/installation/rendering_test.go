@@ -365,7 +365,7 @@ func managersIn(objects []unstructured.Unstructured) (managers []corev1.Containe
 		var pod corev1.PodSpec
 		Expect(runtime.DefaultUnstructuredConverter.FromUnstructured(spec, &pod)).To(Succeed())
 		for _, container := range pod.Containers {
-			if container.Name == "manager" || container.Name == "check" {
+			if slices.Equal(container.Command, []string{"/manager"}) {
 				managers = append(managers, container)
 			}
 		}

@@ -100,6 +100,8 @@ spec:
       - name: manager
         image: {{ include "nslifecycle.image" . | quote }}
         imagePullPolicy: {{ .Values.image.pullPolicy }}
+        command:
+        - /manager
         args:
         - --leader-elect
         - --health-probe-bind-address=:8081

@@ -85,7 +85,7 @@ func release(t *testing.T) string {
 	return output
 }
 
-// The nightly workflow tests that the binaries do not depend on the directory.
+// TestBuildIsReproducible in hack/image tests that the binaries do not depend on the directory.
 func TestReleaseIsReproducible(t *testing.T) {
 	first, second := read(t, filepath.Join(release(t), checksumsName)), read(t, filepath.Join(release(t), checksumsName))
 	if first != second {

@@ -20,7 +20,7 @@ import (
 
 // The programs of the project, for Build.
 const (
-	ManagerProgram = "./cmd/manager"
+	ManagerProgram = "./cmd"
 	PluginProgram  = "./cmd/kubectl-nslifecycle"
 	// The programs of examples/search-index.
 	IndexServerProgram      = "./examples/search-index/cmd/index-server"

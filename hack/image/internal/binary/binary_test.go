@@ -17,8 +17,8 @@ import (
 
 // The test uses the program of this module, but any other program would also be suitable.
 func TestBillOfMaterialsContainsEachModule(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "release")
-	build := Build{Root: "../..", Package: "./release", OS: runtime.GOOS, Arch: runtime.GOARCH, Version: "v1", Output: path}
+	path := filepath.Join(t.TempDir(), "image")
+	build := Build{Root: "../..", Package: ".", OS: runtime.GOOS, Arch: runtime.GOARCH, Version: "v1", Output: path}
 	if err := build.Run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
