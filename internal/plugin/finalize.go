@@ -43,8 +43,8 @@ plan, the consequences and the objects that would be orphaned, and tests the rem
 server-side dry run.
 
 The command changes nothing unless --dry-run=false is given. With --dry-run=false, it asks
-you to confirm the removal with the name of the namespace. Then it verifies that nothing has changed since the plan was
-printed, and removes only the selected finalizer.
+you to confirm the removal with the name of the namespace. Then it verifies that nothing has
+changed since the plan was printed, and removes only the selected finalizer.
 
 The command refuses the removal if some objects cannot be read, if the owner of the
 finalizer might still be active, or if objects would be orphaned. Each refusal names the flag

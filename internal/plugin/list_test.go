@@ -5,7 +5,6 @@ package plugin
 
 import (
 	"io"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -136,8 +135,8 @@ func TestComputeSummary(t *testing.T) {
 func TestSummaryTable(t *testing.T) {
 	g := NewWithT(t)
 	summaries := []namespaceSummary{
-		{Context: "Terminating", Metadata: summaryMetadata{Name: "active", CreationTimestamp: testStart}, State: diagnosis.StateInitialized, Since: testEnd},
-		{Context: "east", Metadata: summaryMetadata{Name: "b", CreationTimestamp: testStart}, State: diagnosis.StateTerminating, Since: testEnd,
+		{Metadata: summaryMetadata{Name: "active", CreationTimestamp: testStart}, State: diagnosis.StateInitialized, Since: testEnd},
+		{Metadata: summaryMetadata{Name: "b", CreationTimestamp: testStart}, State: diagnosis.StateTerminating, Since: testEnd,
 			WaitsFor: []string{"this", "that", "more"}, IsBlocked: true, Cause: "Why", RequestedBy: "me",
 			DeletionProtection: notEnforced,
 			Templates: []templates.Relation{
@@ -148,26 +147,22 @@ func TestSummaryTable(t *testing.T) {
 			}},
 	}
 	now := testEnd.Add(time.Minute)
-	render := func(isWide, noHeaders, hasContexts bool) string {
+	render := func(isWide, noHeaders bool) string {
 		var out strings.Builder
-		g.Expect(printer.NewTablePrinter(&out, isWide, noHeaders).Print(summaryTable(summaries, now, isWide, hasContexts))).To(Succeed())
+		g.Expect(printer.NewTablePrinter(&out, isWide, noHeaders).Print(summaryTable(summaries, now, isWide))).To(Succeed())
 		return out.String()
 	}
-	narrow, wide := render(false, false, false), render(true, false, false)
+	narrow, wide := render(false, false), render(true, false)
 	g.Expect(narrow).To(Equal("NAME     STATE         AGE   CAUSE    WAITING FOR\n" +
 		"active   Initialized   61m   <none>   \nb        Terminating   61m   Why      this\n"))
 	g.Expect(wide).To(MatchRegexp(`PROTECTED +CAUSE +WAITING FOR +ALSO WAITING FOR +TEMPLATES\n`))
 	g.Expect(wide).To(MatchRegexp(`active +Initialized +61m +60s +<none> +no `))
 	g.Expect(wide).To(MatchRegexp(`b +Terminating +61m +60s +me +not enforced +Why +this +that; more +team, base \(outdated\), old \(nearly selected\), app \(fails\)\n`))
 
-	for _, table := range []string{narrow, render(false, true, false), render(false, false, true)} {
+	for _, table := range []string{narrow, render(false, true)} {
 		colored := func(colors printer.Palette) string {
 			var out strings.Builder
-			without := slices.Clone(summaries)
-			if !strings.HasPrefix(table, "CONTEXT") {
-				without[0].Context, without[1].Context = "", ""
-			}
-			g.Expect(writeColored(&out, table, without, colors)).To(Succeed())
+			g.Expect(writeColored(&out, table, summaries, colors)).To(Succeed())
 			return out.String()
 		}
 		g.Expect(terminalText(colored(printer.Palette{}))).To(And(ContainSubstring("active   \x1b[32mInitialized\x1b[0m "),
@@ -176,5 +171,5 @@ func TestSummaryTable(t *testing.T) {
 	}
 
 	summaries[0].WaitsFor = []string{strings.Repeat("word ", 50)}
-	g.Expect(strings.Split(render(false, false, false), "\n")).To(HaveLen(4), "rows are not wrapped")
+	g.Expect(strings.Split(render(false, false), "\n")).To(HaveLen(4), "rows are not wrapped")
 }
