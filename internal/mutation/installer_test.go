@@ -27,7 +27,6 @@ import (
 	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/policyapply"
 	"github.com/nslifecycle/nslifecycle/internal/scheme"
-	"github.com/nslifecycle/nslifecycle/test/framework/policytest"
 )
 
 var (
@@ -88,6 +87,12 @@ func (s *server) installer() *Installer {
 	}
 }
 
+func set() *internalv1alpha1.NamespaceInitializerSet {
+	return &internalv1alpha1.NamespaceInitializerSet{
+		ObjectMeta: metav1.ObjectMeta{Name: internalv1alpha1.EffectiveSetName}, SystemNamespace: "nslifecycle-system",
+	}
+}
+
 // hold is the configuration of the webhooks that hold writes. It exists if the component config/webhook is installed.
 func hold() client.Object {
 	return &admissionv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: internalv1alpha1.HoldConfiguration}}
@@ -121,7 +126,7 @@ func TestEnsureWithPolicies(t *testing.T) {
 	g, ctx := NewWithT(t), t.Context()
 	api := newServer(true, hold())
 	installer := api.installer()
-	state, err := installer.Ensure(ctx, policytest.Set("rbac.corp.com"), gate())
+	state, err := installer.Ensure(ctx, set(), gate())
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(state.ServesPolicies).To(BeTrue())
 	g.Expect(state.Webhooks).To(BeEmpty())
@@ -136,7 +141,7 @@ func TestEnsureWithPolicies(t *testing.T) {
 
 	// What has not changed is not applied again.
 	api.applied = nil
-	_, err = installer.Ensure(ctx, policytest.Set("rbac.corp.com"), gate())
+	_, err = installer.Ensure(ctx, set(), gate())
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(api.applied).To(BeEmpty())
 	g.Expect(api.watched).To(HaveLen(2))
@@ -147,7 +152,7 @@ func TestEnsureWithPolicies(t *testing.T) {
 	delete(inject.Labels, internalv1alpha1.LabelPolicy)
 	g.Expect(api.Update(ctx, inject)).To(Succeed())
 	g.Expect(api.Delete(ctx, &admissionv1.MutatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "nslifecycle-complete"}})).To(Succeed())
-	_, err = installer.Ensure(ctx, policytest.Set("rbac.corp.com"), gate())
+	_, err = installer.Ensure(ctx, set(), gate())
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(api.applied).To(ContainElement("nslifecycle-complete"))
 	g.Expect(api.Get(ctx, client.ObjectKeyFromObject(inject), inject)).To(Succeed())
@@ -177,7 +182,7 @@ func TestEnsureBindsPolicyOfAdministrator(t *testing.T) {
 				objects = append(objects, inject)
 			}
 			api := newServer(true, objects...)
-			effective := policytest.Set("rbac.corp.com")
+			effective := set()
 			effective.CreationTimestamp = metav1.NewTime(now.Add(-test.age))
 			_, err := api.installer().Ensure(ctx, effective, gate())
 			g.Expect(err).NotTo(HaveOccurred())
@@ -197,7 +202,7 @@ func TestEnsureWithWebhooks(t *testing.T) {
 	api := newServer(false, hold())
 	installer, webhooks := api.installer(), &replacement{server: api}
 	installer.Webhooks = webhooks
-	state, err := installer.Ensure(ctx, policytest.Set("rbac.corp.com"), gate())
+	state, err := installer.Ensure(ctx, set(), gate())
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(state).To(Equal(State{Webhooks: "uid"}))
 	g.Expect(api.applied).To(BeEmpty())
@@ -205,7 +210,7 @@ func TestEnsureWithWebhooks(t *testing.T) {
 
 	api.serve(true)
 	webhooks.calls = nil
-	state, err = installer.Ensure(ctx, policytest.Set("rbac.corp.com"), gate())
+	state, err = installer.Ensure(ctx, set(), gate())
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(state).To(Equal(State{Webhooks: "uid", ServesPolicies: true}))
 	g.Expect(webhooks.calls).To(Equal([]bool{true}))
@@ -243,7 +248,7 @@ func TestEnsureWithoutComponent(t *testing.T) {
 			if test.isUnprotected {
 				owner = nil
 			}
-			_, err := installer.Ensure(ctx, policytest.Set("rbac.corp.com"), owner)
+			_, err := installer.Ensure(ctx, set(), owner)
 			if test.wantError != nil {
 				g.Expect(err).To(MatchError(test.wantError))
 			} else {
@@ -259,17 +264,17 @@ func TestEnsureWithoutPermissionToApply(t *testing.T) {
 	g := NewWithT(t)
 	api := newServer(true, hold())
 	api.applyError = apierrors.NewForbidden(schema.GroupResource{Resource: "mutatingadmissionpolicies"}, "x", nil)
-	state, err := api.installer().Ensure(t.Context(), policytest.Set(), gate())
+	state, err := api.installer().Ensure(t.Context(), set(), gate())
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(state.ServesPolicies).To(BeTrue())
 	api.applyError = errOutage
-	_, err = api.installer().Ensure(t.Context(), policytest.Set(), gate())
+	_, err = api.installer().Ensure(t.Context(), set(), gate())
 	g.Expect(err).To(MatchError(errOutage))
 }
 
 func TestEnsureReportsDiscoveryErrors(t *testing.T) {
 	api := newServer(true, hold())
 	api.discovery.AddReactor("*", "*", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, errOutage })
-	_, err := api.installer().Ensure(t.Context(), policytest.Set(), gate())
+	_, err := api.installer().Ensure(t.Context(), set(), gate())
 	NewWithT(t).Expect(err).To(MatchError(errOutage))
 }
