@@ -43,8 +43,9 @@ type server struct {
 	watched []string
 	// started is how often StartWebhooks was called.
 	started int
-	// applyError is the error with which objects are applied.
+	// applyError is the error with which objects are applied, unless mayBind is true and it is the binding of inject.
 	applyError error
+	mayBind    bool
 }
 
 func newServer(servesPolicies bool, objects ...client.Object) *server {
@@ -52,11 +53,22 @@ func newServer(servesPolicies bool, objects ...client.Object) *server {
 	s.serve(servesPolicies)
 	s.Client = fake.NewClientBuilder().WithScheme(scheme.New()).WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
 		Apply: func(ctx context.Context, c client.WithWatch, object runtime.ApplyConfiguration, options ...client.ApplyOption) error {
-			s.applied = append(s.applied, object.(interface{ GetName() string }).GetName())
-			if s.applyError != nil {
+			written := object.(interface {
+				GetName() string
+				GetKind() string
+			})
+			s.applied = append(s.applied, written.GetName())
+			isBinding := written.GetName() == internalv1alpha1.InjectConfiguration && written.GetKind() == "MutatingAdmissionPolicyBinding"
+			if s.applyError != nil && !(s.mayBind && isBinding) {
 				return s.applyError
 			}
 			return c.Apply(ctx, object, options...)
+		},
+		Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
+			if s.applyError != nil {
+				return s.applyError
+			}
+			return c.Patch(ctx, object, patch, options...)
 		},
 	}).Build()
 	return s
@@ -182,6 +194,8 @@ func TestEnsureBindsPolicyOfAdministrator(t *testing.T) {
 				objects = append(objects, inject)
 			}
 			api := newServer(true, objects...)
+			api.applyError = apierrors.NewForbidden(schema.GroupResource{Resource: "mutatingadmissionpolicies"}, "x", nil)
+			api.mayBind = true
 			effective := set()
 			effective.CreationTimestamp = metav1.NewTime(now.Add(-test.age))
 			_, err := api.installer().Ensure(ctx, effective, gate())
