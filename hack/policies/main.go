@@ -49,11 +49,12 @@ func run(args []string) error {
 	if err != nil {
 		return fmt.Errorf("failed to read the fragments: %w", err)
 	}
-	manifests, err := filepath.Glob(filepath.Join(args[0], "config", "*", "*.yaml.tpl"))
+	sources, err := filepath.Glob(filepath.Join(args[0], "config", "*", "*.yaml.tpl"))
 	if err != nil {
 		return fmt.Errorf("failed to find the templates: %w", err)
 	}
-	for _, source := range append(manifests, filepath.Join(args[0], "internal", "admission", "webhooks", "conditions.go.tpl")) {
+	sources = append(sources, filepath.Join(args[0], "internal", "admission", "webhooks", "conditions.go.tpl"))
+	for _, source := range sources {
 		text, err := os.ReadFile(source)
 		if err != nil {
 			return fmt.Errorf("failed to read a template: %w", err)

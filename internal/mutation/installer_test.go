@@ -27,7 +27,6 @@ import (
 	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/policyapply"
 	"github.com/nslifecycle/nslifecycle/internal/scheme"
-	"github.com/nslifecycle/nslifecycle/test/framework/policytest"
 )
 
 var (
@@ -44,8 +43,9 @@ type server struct {
 	watched []string
 	// started is how often StartWebhooks was called.
 	started int
-	// applyError is the error with which objects are applied.
+	// applyError is the error with which objects are applied, unless mayBind is true and it is the binding of inject.
 	applyError error
+	mayBind    bool
 }
 
 func newServer(servesPolicies bool, objects ...client.Object) *server {
@@ -53,11 +53,22 @@ func newServer(servesPolicies bool, objects ...client.Object) *server {
 	s.serve(servesPolicies)
 	s.Client = fake.NewClientBuilder().WithScheme(scheme.New()).WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
 		Apply: func(ctx context.Context, c client.WithWatch, object runtime.ApplyConfiguration, options ...client.ApplyOption) error {
-			s.applied = append(s.applied, object.(interface{ GetName() string }).GetName())
-			if s.applyError != nil {
+			written := object.(interface {
+				GetName() string
+				GetKind() string
+			})
+			s.applied = append(s.applied, written.GetName())
+			isBinding := written.GetName() == internalv1alpha1.InjectConfiguration && written.GetKind() == "MutatingAdmissionPolicyBinding"
+			if s.applyError != nil && !(s.mayBind && isBinding) {
 				return s.applyError
 			}
 			return c.Apply(ctx, object, options...)
+		},
+		Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
+			if s.applyError != nil {
+				return s.applyError
+			}
+			return c.Patch(ctx, object, patch, options...)
 		},
 	}).Build()
 	return s
@@ -85,6 +96,12 @@ func (s *server) installer() *Installer {
 			s.started++
 			return nil
 		},
+	}
+}
+
+func set() *internalv1alpha1.NamespaceInitializerSet {
+	return &internalv1alpha1.NamespaceInitializerSet{
+		ObjectMeta: metav1.ObjectMeta{Name: internalv1alpha1.EffectiveSetName}, SystemNamespace: "nslifecycle-system",
 	}
 }
 
@@ -121,7 +138,7 @@ func TestEnsureWithPolicies(t *testing.T) {
 	g, ctx := NewWithT(t), t.Context()
 	api := newServer(true, hold())
 	installer := api.installer()
-	state, err := installer.Ensure(ctx, policytest.Set("rbac.corp.com"), gate())
+	state, err := installer.Ensure(ctx, set(), gate())
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(state.ServesPolicies).To(BeTrue())
 	g.Expect(state.Webhooks).To(BeEmpty())
@@ -136,7 +153,7 @@ func TestEnsureWithPolicies(t *testing.T) {
 
 	// What has not changed is not applied again.
 	api.applied = nil
-	_, err = installer.Ensure(ctx, policytest.Set("rbac.corp.com"), gate())
+	_, err = installer.Ensure(ctx, set(), gate())
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(api.applied).To(BeEmpty())
 	g.Expect(api.watched).To(HaveLen(2))
@@ -147,7 +164,7 @@ func TestEnsureWithPolicies(t *testing.T) {
 	delete(inject.Labels, internalv1alpha1.LabelPolicy)
 	g.Expect(api.Update(ctx, inject)).To(Succeed())
 	g.Expect(api.Delete(ctx, &admissionv1.MutatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "nslifecycle-complete"}})).To(Succeed())
-	_, err = installer.Ensure(ctx, policytest.Set("rbac.corp.com"), gate())
+	_, err = installer.Ensure(ctx, set(), gate())
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(api.applied).To(ContainElement("nslifecycle-complete"))
 	g.Expect(api.Get(ctx, client.ObjectKeyFromObject(inject), inject)).To(Succeed())
@@ -177,7 +194,9 @@ func TestEnsureBindsPolicyOfAdministrator(t *testing.T) {
 				objects = append(objects, inject)
 			}
 			api := newServer(true, objects...)
-			effective := policytest.Set("rbac.corp.com")
+			api.applyError = apierrors.NewForbidden(schema.GroupResource{Resource: "mutatingadmissionpolicies"}, "x", nil)
+			api.mayBind = true
+			effective := set()
 			effective.CreationTimestamp = metav1.NewTime(now.Add(-test.age))
 			_, err := api.installer().Ensure(ctx, effective, gate())
 			g.Expect(err).NotTo(HaveOccurred())
@@ -197,7 +216,7 @@ func TestEnsureWithWebhooks(t *testing.T) {
 	api := newServer(false, hold())
 	installer, webhooks := api.installer(), &replacement{server: api}
 	installer.Webhooks = webhooks
-	state, err := installer.Ensure(ctx, policytest.Set("rbac.corp.com"), gate())
+	state, err := installer.Ensure(ctx, set(), gate())
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(state).To(Equal(State{Webhooks: "uid"}))
 	g.Expect(api.applied).To(BeEmpty())
@@ -205,7 +224,7 @@ func TestEnsureWithWebhooks(t *testing.T) {
 
 	api.serve(true)
 	webhooks.calls = nil
-	state, err = installer.Ensure(ctx, policytest.Set("rbac.corp.com"), gate())
+	state, err = installer.Ensure(ctx, set(), gate())
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(state).To(Equal(State{Webhooks: "uid", ServesPolicies: true}))
 	g.Expect(webhooks.calls).To(Equal([]bool{true}))
@@ -243,7 +262,7 @@ func TestEnsureWithoutComponent(t *testing.T) {
 			if test.isUnprotected {
 				owner = nil
 			}
-			_, err := installer.Ensure(ctx, policytest.Set("rbac.corp.com"), owner)
+			_, err := installer.Ensure(ctx, set(), owner)
 			if test.wantError != nil {
 				g.Expect(err).To(MatchError(test.wantError))
 			} else {
@@ -259,17 +278,17 @@ func TestEnsureWithoutPermissionToApply(t *testing.T) {
 	g := NewWithT(t)
 	api := newServer(true, hold())
 	api.applyError = apierrors.NewForbidden(schema.GroupResource{Resource: "mutatingadmissionpolicies"}, "x", nil)
-	state, err := api.installer().Ensure(t.Context(), policytest.Set(), gate())
+	state, err := api.installer().Ensure(t.Context(), set(), gate())
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(state.ServesPolicies).To(BeTrue())
 	api.applyError = errOutage
-	_, err = api.installer().Ensure(t.Context(), policytest.Set(), gate())
+	_, err = api.installer().Ensure(t.Context(), set(), gate())
 	g.Expect(err).To(MatchError(errOutage))
 }
 
 func TestEnsureReportsDiscoveryErrors(t *testing.T) {
 	api := newServer(true, hold())
 	api.discovery.AddReactor("*", "*", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, errOutage })
-	_, err := api.installer().Ensure(t.Context(), policytest.Set(), gate())
+	_, err := api.installer().Ensure(t.Context(), set(), gate())
 	NewWithT(t).Expect(err).To(MatchError(errOutage))
 }
