@@ -68,7 +68,8 @@ func readyConditions(namespace *corev1.Namespace, state State) (ready, stalled c
 	case state.Phase == PhaseInitialized:
 		ready.Status, ready.Message = corev1.ConditionTrue, messageUsersCanWrite
 	case state.Phase == PhaseFailed:
-		ready.Message = messageUsersCannotWrite + ": " + messageFailed + failedOutcome(WhyNotDelete(namespace, state, RequiredNamespaces))
+		outcome := failedOutcome(WhyNotDelete(namespace, state, RequiredNamespaces))
+		ready.Message = messageUsersCannotWrite + ": " + messageFailed + outcome
 		stalled.Status, stalled.Reason, stalled.Message = corev1.ConditionTrue, ready.Reason, messageFailed
 	default:
 		ready.Message = messageUsersCannotWrite + "; " + waitingMessage(state)

@@ -388,6 +388,7 @@ func contains(request *http.Request, text string) bool {
 func writes(requests []string) []string {
 	return slices.DeleteFunc(requests, func(request string) bool {
 		return strings.HasPrefix(request, "GET ") || strings.Contains(request, "/apis/authorization.k8s.io/") ||
+			strings.Contains(request, "/apis/authentication.k8s.io/") ||
 			strings.Contains(request, "/apis/events.k8s.io/") || strings.Contains(request, "dryRun=All") ||
 			strings.Contains(request, "/finalize?") || strings.Contains(request, "/mutatingadmissionpolicies/")
 	})

@@ -168,9 +168,9 @@ func (a *Applier) Unserved(tmpl *v1alpha1.NamespaceTemplate) []string {
 // exist; "" if all exist or the operator cannot read them.
 func (a *Applier) MissingSource(ctx context.Context, tmpl *v1alpha1.NamespaceTemplate) string {
 	for _, source := range a.Programs.latest(tmpl).copies {
-		_, err := a.Sources.get(ctx, source)
-		if found := template.ToProblem("", "", err); found.Reason == v1alpha1.ReasonSourceNotFound {
-			return found.Message
+		var found *template.ReasonError
+		if _, err := a.Sources.get(ctx, source); errors.As(err, &found) && found.Reason == v1alpha1.ReasonSourceNotFound {
+			return found.Error()
 		}
 	}
 	return ""
