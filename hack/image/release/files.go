@@ -27,7 +27,7 @@ const (
 	checksumsName = "SHA256SUMS"
 )
 
-// developmentImage is the image in the committed manifest.
+// developmentImage is the image of each Deployment in the committed manifest.
 const developmentImage = "image: ghcr.io/nslifecycle/nslifecycle:latest\n"
 
 // writeManifest writes dist/install.yaml with the digest of the released image, so that moving the
@@ -42,11 +42,10 @@ func writeManifest(opts options) error {
 		return fmt.Errorf("failed to read the digest of the image from %s: %w", opts.imageArchive(), err)
 	}
 	image := fmt.Sprintf("image: %s:%s@%s\n", opts.image, opts.version, digest)
-	released, err := replaceOnce(string(content), developmentImage, image)
-	if err != nil {
-		return fmt.Errorf("failed to set the image in the manifest: %w", err)
+	if !bytes.Contains(content, []byte(developmentImage)) {
+		return fmt.Errorf("failed to set the image in the manifest: it does not contain %q", developmentImage)
 	}
-	return writeFile(opts.path(manifestName), []byte(released))
+	return writeFile(opts.path(manifestName), bytes.ReplaceAll(content, []byte(developmentImage), []byte(image)))
 }
 
 // readDigest returns the digest of the image index, which is the first entry of the archive.
@@ -137,13 +136,6 @@ func setChartVersion(content []byte, version, appVersion string) ([]byte, error)
 		return nil, errors.New("version and appVersion are required in Chart.yaml")
 	}
 	return []byte(strings.Join(lines, "")), nil
-}
-
-func replaceOnce(text, old, replacement string) (string, error) {
-	if count := strings.Count(text, old); count != 1 {
-		return "", fmt.Errorf("%q must occur once, but occurs %d times", strings.TrimSpace(old), count)
-	}
-	return strings.Replace(text, old, replacement, 1), nil
 }
 
 // krewManifest follows https://krew.sigs.k8s.io/docs/developer-guide/plugin-manifest/.
