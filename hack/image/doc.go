@@ -22,6 +22,9 @@
 // Go modules that the linker records in the binary. The artifact refers to its image as defined by
 // OCI 1.1, so that a registry lists it as a referrer of the image.
 //
+// ko 0.19 does not replace this command: it reads base images only from a registry or its cache, names the binary after
+// its package, and neither names the images in an archive nor adds bills of materials to it.
+//
 // `image push ARCHIVE NAME` pushes the archive to a registry, also without a container engine.
 //
 // # Reproducibility
