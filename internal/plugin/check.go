@@ -77,7 +77,7 @@ func (o *checkOptions) run(ctx context.Context) error {
 	var text strings.Builder
 	installcheck.Print(&text, results)
 	for line := range strings.Lines(text.String()) {
-		fmt.Fprintln(o.Out, printer.WrapCommand(strings.TrimSuffix(line, "\n"), printer.TextWidth(o.Out)))
+		fmt.Fprintln(o.Out, printer.WrapCommand(strings.TrimSuffix(line, "\n")))
 	}
 	return exitOf(results)
 }

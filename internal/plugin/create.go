@@ -335,8 +335,7 @@ func (w *createWaiter) templateFailure(namespace *corev1.Namespace) error {
 // change without the operator.
 func (w *createWaiter) update(namespace *corev1.Namespace, isListFinal bool) (isInitialized bool, err error) {
 	w.state = initialization.ParseState(namespace)
-	colors := printer.NewPalette(w.display.Out)
-	w.display.Show(progressLines(computeProgress(namespace, &w.state), printer.TextWidth(w.display.Out), colors))
+	w.display.Show(progressLines(computeProgress(namespace, &w.state)))
 	switch {
 	case w.state.Failure != nil:
 		return false, fmt.Errorf(msgInitializationFailed, w.name, initialization.FailureText(w.state.Failure))
@@ -348,7 +347,7 @@ func (w *createWaiter) update(namespace *corev1.Namespace, isListFinal bool) (is
 		return false, nil
 	}
 	elapsed := time.Since(w.started).Round(10 * time.Millisecond)
-	fmt.Fprintf(w.display.Out, "namespace/%s initialized %s\n", w.name, colors.Faint(fmt.Sprintf(msgAfter, elapsed)))
+	fmt.Fprintf(w.display.Out, "namespace/%s initialized after %s\n", w.name, elapsed)
 	return true, nil
 }
 
@@ -434,31 +433,18 @@ func initializerMessage(namespace *corev1.Namespace, name string) string {
 	return fmt.Sprintf("%s: %s", condition.Reason, strings.TrimPrefix(condition.Message, phaseSkipped+": "))
 }
 
-func progressLines(all []initializerProgress, columns int, colors printer.Palette) []string {
+func progressLines(all []initializerProgress) []string {
 	longest := 0
 	for _, one := range all {
 		longest = max(longest, len(one.name))
 	}
 	lines := make([]string, 0, len(all))
 	for _, one := range all {
-		start := fmt.Sprintf("  %-*s  ", longest, one.name)
-		line := start + one.phase
+		line := fmt.Sprintf("  %-*s  %s", longest, one.name, one.phase)
 		if one.message != "" {
-			line = printer.Wrap(line+"  "+printable.Words(one.message, maxProgressMessage), columns)
+			line = printer.Wrap(line + "  " + printable.Words(one.message, maxProgressMessage))
 		}
-		lines = append(lines, start+colorPhase(one.phase, colors)+strings.TrimPrefix(line, start+one.phase))
+		lines = append(lines, line)
 	}
 	return lines
-}
-
-func colorPhase(phase string, colors printer.Palette) string {
-	switch phase {
-	case phaseDone:
-		return colors.Green(phase)
-	case phaseRunning:
-		return colors.Yellow(phase)
-	case phaseFailed, phaseSkipped:
-		return colors.Red(phase)
-	}
-	return colors.Faint(phase)
 }

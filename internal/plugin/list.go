@@ -4,12 +4,10 @@
 package plugin
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"regexp"
 	"slices"
 	"strings"
@@ -112,8 +110,7 @@ func (o *listOptions) run(ctx context.Context, names []string) error {
 
 // newListPrinter returns a function that prints namespaces, first those of the list and then those that have changed.
 func (o *listOptions) newListPrinter(hasFailed bool) func([]namespaceSummary) error {
-	var text bytes.Buffer
-	table, isFirst, colors := o.output.NewTable(&text), true, printer.NewPalette(o.Out)
+	table, isFirst := o.output.NewTable(o.Out), true
 	return func(summaries []namespaceSummary) error {
 		isList := isFirst
 		isFirst = false
@@ -138,9 +135,7 @@ func (o *listOptions) newListPrinter(hasFailed bool) func([]namespaceSummary) er
 			}
 			return nil
 		}
-		text.Reset()
-		err := table.Print(summaryTable(summaries, time.Now(), o.output.IsWide()))
-		return errors.Join(err, writeColored(o.Out, text.String(), summaries, colors))
+		return table.Print(summaryTable(summaries, time.Now(), o.output.IsWide()))
 	}
 }
 
@@ -188,31 +183,6 @@ func summaryTable(summaries []namespaceSummary, now time.Time, isWide bool) *met
 			printer.OrNone(summary.Cause), first, others, found)
 	}
 	return table
-}
-
-// writeColored writes a printed table, whose last lines are the rows, and colors the states. If the cells contained the
-// colors, the printer would escape them.
-func writeColored(out io.Writer, text string, summaries []namespaceSummary, colors printer.Palette) error {
-	lines := strings.SplitAfter(strings.TrimSuffix(text, "\n"), "\n")
-	first := len(lines) - len(summaries)
-	for i := range summaries {
-		summary, line := &summaries[i], lines[first+i]
-		// The name, which cannot contain a state, precedes the state.
-		lines[first+i] = strings.Replace(line, string(summary.State), colorState(summary, colors), 1)
-	}
-	_, err := io.WriteString(out, strings.Join(lines, "")+"\n")
-	return err
-}
-
-func colorState(summary *namespaceSummary, colors printer.Palette) string {
-	text := string(summary.State)
-	switch {
-	case summary.IsBlocked:
-		return colors.Red(text)
-	case summary.State == diagnosis.StateInitialized && !isFailing(summary.Templates):
-		return colors.Green(text)
-	}
-	return colors.Yellow(text)
 }
 
 // protectionTexts are the cells of the column "Protected".

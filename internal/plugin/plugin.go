@@ -213,7 +213,7 @@ func report(errOut io.Writer, err error) int {
 		}
 		if text := strings.TrimSpace(errorText(exit.Err)); !printed.Has(text) {
 			// The messages of the plugin and of the admission policies end with commands.
-			fmt.Fprintln(errOut, printer.WrapCommand(text, printer.TextWidth(errOut)))
+			fmt.Fprintln(errOut, printer.WrapCommand(text))
 			printed.Insert(text)
 		}
 	}

@@ -60,7 +60,6 @@ var connectionFlags = []string{
 const (
 	msgSeeHelp     = "see '%s --help' for usage"
 	msgDryRunValue = "invalid --dry-run value %q; must be one of %s"
-	msgAfter       = "after %s"
 
 	helpTimeout = "The length of time to wait before giving up. Zero means no timeout."
 )
@@ -238,25 +237,25 @@ func (s *session) dryRuns() (*dryrun.Guard, error) {
 // warnf prints a warning to stderr.
 func (s *session) warnf(format string, args ...any) {
 	const label = "Warning:"
-	text := wrapMessage(printer.TextWidth(s.ErrOut), label+" "+format, args)
+	text := wrapMessage(label+" "+format, args)
 	fmt.Fprintln(s.ErrOut, printer.NewPalette(s.ErrOut).Yellow(label)+strings.TrimPrefix(text, label))
 }
 
 // printf wraps a message and writes it as a paragraph.
 func printf(out io.Writer, format string, args ...any) {
-	fmt.Fprintln(out, wrapMessage(printer.TextWidth(out), format, args))
+	fmt.Fprintln(out, wrapMessage(format, args))
 }
 
 // wrapMessage formats and wraps a message. Only a command in the last argument gets its own line: the other
 // arguments can contain text that other users have chosen.
-func wrapMessage(width int, format string, args []any) string {
+func wrapMessage(format string, args []any) string {
 	text := fmt.Sprintf(format, args...)
 	if len(args) > 0 {
 		if command, ok := args[len(args)-1].(string); ok && shell.IsCommand(command) {
-			return printer.WrapCommand(text, width)
+			return printer.WrapCommand(text)
 		}
 	}
-	return printer.Wrap(text, width)
+	return printer.Wrap(text)
 }
 
 // warnEach prints one warning for each string, or for several strings that differ only in the resource

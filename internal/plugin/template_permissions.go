@@ -305,7 +305,6 @@ func (o *templatePermissionsOptions) printMissing(of *templates.Template, result
 		metav1.ConditionTrue: "authorized", metav1.ConditionFalse: "not authorized", metav1.ConditionUnknown: "unknown",
 	}[result.Status()])
 	var text bytes.Buffer
-	width := printer.TextWidth(o.Out)
 	if result.IsAccountMissing {
 		fmt.Fprintf(&text, "ServiceAccount %s does not exist.\n", account)
 	}
@@ -321,7 +320,7 @@ func (o *templatePermissionsOptions) printMissing(of *templates.Template, result
 			fmt.Fprintln(&text, list.title)
 		}
 		for _, line := range list.lines {
-			writeIndented(&text, "  ", printable.Escape(line), width)
+			fmt.Fprintln(&text, printer.WrapIndented(printable.Escape(line), "  "))
 		}
 	}
 	fmt.Fprint(o.Out, text.String())
