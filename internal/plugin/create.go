@@ -21,7 +21,6 @@ import (
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
 	"github.com/nslifecycle/nslifecycle/internal/nsobject"
-	"github.com/nslifecycle/nslifecycle/internal/plugin/createdlist"
 	"github.com/nslifecycle/nslifecycle/internal/plugin/printer"
 	"github.com/nslifecycle/nslifecycle/internal/plugin/templates"
 	"github.com/nslifecycle/nslifecycle/internal/printable"
@@ -151,7 +150,7 @@ func (o *createOptions) recordCreation(ctx context.Context, created *corev1.Name
 	if err != nil {
 		return err
 	}
-	return list.Add(createdlist.Namespace{Name: created.Name, UID: created.UID})
+	return list.add(created)
 }
 
 // chooseTemplate sets the label and the annotations for --template and --parameter. The API server

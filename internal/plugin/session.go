@@ -33,7 +33,6 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/denial"
 	"github.com/nslifecycle/nslifecycle/internal/dryrun"
 	"github.com/nslifecycle/nslifecycle/internal/metadataclient"
-	"github.com/nslifecycle/nslifecycle/internal/plugin/createdlist"
 	"github.com/nslifecycle/nslifecycle/internal/plugin/printer"
 	"github.com/nslifecycle/nslifecycle/internal/shell"
 	"github.com/nslifecycle/nslifecycle/internal/version"
@@ -197,15 +196,6 @@ func (s *session) userName(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("failed to get the name of the user: %w", err)
 	}
 	return review.Status.UserInfo.Username, nil
-}
-
-// createdList returns the namespaces that the plugin has created in the cluster as a user.
-func (s *session) createdList(user string) (*createdlist.List, error) {
-	config, err := s.restConfig()
-	if err != nil {
-		return nil, err
-	}
-	return createdlist.Of(config.Host, user)
 }
 
 // contentClients returns clients for discovery and for the metadata of objects of all types. The
