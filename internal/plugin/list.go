@@ -42,6 +42,14 @@ type listOptions struct {
 	state    string
 	mine     bool
 	watch    bool
+	names    []string
+
+	relations *relationReader
+	policies  *policyReader
+	table     *printer.TablePrinter
+	// summaries are the result of list, and resourceVersion is that of the list.
+	summaries       []namespaceSummary
+	resourceVersion string
 }
 
 func newListCommand(session *session) *cobra.Command {
@@ -71,7 +79,8 @@ names in your configuration directory, and the command gets each of them.`,
   kubectl nslifecycle list -o jsonpath='{range .items[?(@.blocked)]}{.metadata.name}{"\n"}{end}'`,
 		ValidArgsFunction: session.completeManyNamespaces,
 		RunE: func(command *cobra.Command, args []string) error {
-			return options.run(command.Context(), args)
+			options.names = args
+			return options.run(command.Context())
 		},
 	}
 	options.output.AddTableFlags(command, printer.FormatWide, printer.FormatName)
@@ -85,71 +94,52 @@ names in your configuration directory, and the command gets each of them.`,
 	return command
 }
 
-func (o *listOptions) run(ctx context.Context, names []string) error {
-	state, err := parseState(o.state)
+func (o *listOptions) run(ctx context.Context) error {
+	isState := func(state string) bool { return strings.EqualFold(state, o.state) }
 	switch {
-	case err != nil:
-		return err
-	case len(names) > 0 && (o.mine || o.selector != ""):
+	case o.state != "" && !slices.ContainsFunc(states, isState):
+		return fmt.Errorf("unknown state %q; must be one of %s", o.state, strings.Join(states, ", "))
+	case len(o.names) > 0 && (o.mine || o.selector != ""):
 		return errors.New("names cannot be combined with --mine or --selector")
-	case o.watch && (o.mine || len(names) > 1):
+	case o.watch && (o.mine || len(o.names) > 1):
 		return errors.New("--watch cannot be combined with --mine or several names")
 	}
-	lister := &lister{options: o, session: o.session, state: state, names: names}
-	err = lister.list(ctx)
-	show := o.newListPrinter(err != nil)
-	if err := show(lister.summaries); err != nil {
+	err := o.list(ctx)
+	if len(o.summaries) == 0 && err == nil && !o.output.IsStructured() {
+		fmt.Fprintln(o.ErrOut, "No namespaces found.")
+	}
+	o.table = o.output.NewTable(o.Out)
+	if err := o.show(o.summaries); err != nil {
 		return err
 	}
-	lister.warnUnread()
+	o.warnUnread()
 	if o.watch && err == nil {
-		err = lister.watch(ctx, show)
+		err = o.watchChanges(ctx)
 	}
 	return errors.Join(ctx.Err(), err)
 }
 
-// newListPrinter returns a function that prints namespaces, first those of the list and then those that have changed.
-func (o *listOptions) newListPrinter(hasFailed bool) func([]namespaceSummary) error {
-	table, isFirst := o.output.NewTable(o.Out), true
-	return func(summaries []namespaceSummary) error {
-		isList := isFirst
-		isFirst = false
-		switch {
-		case o.output.IsName():
-			for i := range summaries {
-				fmt.Fprintf(o.Out, "namespace/%s\n", summaries[i].Metadata.Name)
-			}
-			return nil
-		case o.output.IsStructured() && !o.watch:
-			return o.output.Print(o.Out, "NamespaceSummaryList", printer.Items(summaries))
-		case o.output.IsStructured():
-			for i := range summaries {
-				if err := o.output.Print(o.Out, "NamespaceSummary", summaries[i]); err != nil {
-					return err
-				}
-			}
-			return nil
-		case len(summaries) == 0:
-			if isList && !hasFailed {
-				fmt.Fprintln(o.ErrOut, "No namespaces found.")
-			}
-			return nil
+// show prints namespaces: those of the list, or one that has changed.
+func (o *listOptions) show(summaries []namespaceSummary) error {
+	switch {
+	case o.output.IsName():
+		for i := range summaries {
+			fmt.Fprintf(o.Out, "namespace/%s\n", summaries[i].Metadata.Name)
 		}
-		return table.Print(summaryTable(summaries, time.Now(), o.output.IsWide()))
-	}
-}
-
-// parseState returns the state for a value of --state, ignoring case.
-func parseState(text string) (diagnosis.State, error) {
-	if text == "" {
-		return "", nil
-	}
-	for _, state := range states {
-		if strings.EqualFold(state, text) {
-			return diagnosis.State(state), nil
+		return nil
+	case o.output.IsStructured() && !o.watch:
+		return o.output.Print(o.Out, "NamespaceSummaryList", printer.Items(summaries))
+	case o.output.IsStructured():
+		for i := range summaries {
+			if err := o.output.Print(o.Out, "NamespaceSummary", summaries[i]); err != nil {
+				return err
+			}
 		}
+		return nil
+	case len(summaries) == 0:
+		return nil
 	}
-	return "", fmt.Errorf("unknown state %q; must be one of %s", text, strings.Join(states, ", "))
+	return o.table.Print(summaryTable(summaries, time.Now(), o.output.IsWide()))
 }
 
 // maxWaitsFor is the maximum length of a cell of the column "Waiting For" unless the output format is
