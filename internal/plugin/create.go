@@ -69,9 +69,7 @@ Exit status: 0 success, 3 waiting cannot help, 1 error.`,
   kubectl nslifecycle create shop --wait --timeout=2m || exit 1`,
 		Args:              oneNamespace,
 		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE: func(command *cobra.Command, args []string) error {
-			return options.run(command.Context(), args[0])
-		},
+		RunE:              runWithContext(options.run),
 	}
 	options.output.AddFlag(command)
 	options.dryRun.addFlag(command)
@@ -92,7 +90,8 @@ Exit status: 0 success, 3 waiting cannot help, 1 error.`,
 	return command
 }
 
-func (o *createOptions) run(ctx context.Context, name string) error {
+func (o *createOptions) run(ctx context.Context, args []string) error {
+	name := args[0]
 	if err := o.dryRun.validate(); err != nil {
 		return err
 	}

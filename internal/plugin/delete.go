@@ -58,9 +58,7 @@ Ctrl-C stops the command but not the deletions, which cannot be undone.`,
   kubectl nslifecycle delete shop stage --timeout=5m`,
 		Args:              namespaces,
 		ValidArgsFunction: session.completeManyNamespaces,
-		RunE: func(command *cobra.Command, args []string) error {
-			return options.run(command.Context(), args)
-		},
+		RunE:              runWithContext(options.run),
 	}
 	options.dryRun.addFlag(command)
 	flags := command.Flags()

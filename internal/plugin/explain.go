@@ -67,9 +67,7 @@ unknown because objects cannot be read.`,
   kubectl nslifecycle explain shop -o json | jq -r '.findings[0].cause'`,
 		Args:              atMostOneNamespace,
 		ValidArgsFunction: session.completeNamespace,
-		RunE: func(command *cobra.Command, args []string) error {
-			return options.run(command.Context(), args)
-		},
+		RunE:              runWithContext(options.run),
 	}
 	options.output.AddFlag(command)
 	flags := command.Flags()

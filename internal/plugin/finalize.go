@@ -204,9 +204,6 @@ func (o *finalizeOptions) print(plan *forcefinalize.Plan) error {
 func (o *finalizeOptions) apply(
 	ctx context.Context, finalizer *forcefinalize.Finalizer, plan *forcefinalize.Plan,
 ) error {
-	if err := o.checkConfirmation(plan.Namespace, o.confirmed); err != nil {
-		return forcefinalize.Refused(err)
-	}
 	if err := o.confirm(ctx, plan.Namespace, o.confirmed, msgFinalizeQuestion(plan)); err != nil {
 		return forcefinalize.Refused(err)
 	}

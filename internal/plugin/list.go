@@ -78,10 +78,7 @@ names in your configuration directory, and the command gets each of them.`,
   # Print the names of the namespaces that are stuck
   kubectl nslifecycle list -o jsonpath='{range .items[?(@.blocked)]}{.metadata.name}{"\n"}{end}'`,
 		ValidArgsFunction: session.completeManyNamespaces,
-		RunE: func(command *cobra.Command, args []string) error {
-			options.names = args
-			return options.run(command.Context())
-		},
+		RunE:              runWithContext(options.run),
 	}
 	options.output.AddTableFlags(command, printer.FormatWide, printer.FormatName)
 	flags := command.Flags()
@@ -94,7 +91,8 @@ names in your configuration directory, and the command gets each of them.`,
 	return command
 }
 
-func (o *listOptions) run(ctx context.Context) error {
+func (o *listOptions) run(ctx context.Context, names []string) error {
+	o.names = names
 	isState := func(state string) bool { return strings.EqualFold(state, o.state) }
 	switch {
 	case o.state != "" && !slices.ContainsFunc(states, isState):

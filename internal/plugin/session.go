@@ -291,9 +291,9 @@ func joinByReason(texts []string) []string {
 	return joined
 }
 
-// checkConfirmation returns an error if --confirm is set to another name. It also returns an error
-// if --confirm is not set and the command cannot prompt because there is no terminal.
-func (s *session) checkConfirmation(name, confirmed string) error {
+// confirm returns an error unless the user confirms a change with --confirm or, on a terminal, with the name of the
+// namespace.
+func (s *session) confirm(ctx context.Context, name, confirmed, question string) error {
 	switch {
 	case confirmed == name:
 		return nil
@@ -301,13 +301,6 @@ func (s *session) checkConfirmation(name, confirmed string) error {
 		return fmt.Errorf("--confirm=%s does not match the name of the namespace, %q", confirmed, name)
 	case !printer.IsTerminal(s.In) || !printer.IsTerminal(s.ErrOut):
 		return fmt.Errorf("cannot prompt without a terminal; use --confirm=%s to confirm", name)
-	}
-	return nil
-}
-
-func (s *session) confirm(ctx context.Context, name, confirmed, question string) error {
-	if confirmed == name {
-		return nil
 	}
 	printf(s.ErrOut, "%s", question)
 	fmt.Fprint(s.ErrOut, "To confirm, type the name of the namespace: ")

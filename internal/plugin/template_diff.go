@@ -64,9 +64,7 @@ Exit status: 0 success, 1 error, or the template fails in a namespace.`,
   kubectl nslifecycle template diff -f team.yaml -o json | jq -r '.items[].namespace'`,
 		Args:              options.validate,
 		ValidArgsFunction: session.completeTemplate,
-		RunE: func(command *cobra.Command, args []string) error {
-			return options.run(command.Context(), args)
-		},
+		RunE:              runWithContext(options.run),
 	}
 	options.addFlag(command)
 	options.output.AddFlag(command)

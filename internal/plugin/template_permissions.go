@@ -85,9 +85,7 @@ permissions are missing, for example because you lack these.`,
   kubectl nslifecycle template permissions team --check`,
 		Args:              options.validate,
 		ValidArgsFunction: session.completeTemplate,
-		RunE: func(command *cobra.Command, args []string) error {
-			return options.run(command.Context(), args)
-		},
+		RunE:              runWithContext(options.run),
 	}
 	options.addFlag(command)
 	flags := command.Flags()
@@ -137,7 +135,7 @@ func (o *templatePermissionsOptions) readAll(ctx context.Context, args []string)
 
 // findSystemNamespace returns the namespace of the operator. With a file, the command does not need an API server.
 func (o *templatePermissionsOptions) findSystemNamespace(ctx context.Context) (string, error) {
-	namespace, err := o.systemNamespace(ctx)
+	namespace, _, err := o.operatorNamespaces(ctx)
 	if err == nil {
 		return namespace, nil
 	}

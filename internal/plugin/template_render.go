@@ -50,9 +50,7 @@ those in the cluster; the namespace does not need to exist.`,
   kubectl nslifecycle template render -f team.yaml --namespace=shop | diff expected.yaml -`,
 		Args:              options.validate,
 		ValidArgsFunction: session.completeTemplate,
-		RunE: func(command *cobra.Command, args []string) error {
-			return options.run(command.Context(), args)
-		},
+		RunE:              runWithContext(options.run),
 	}
 	options.addFlag(command)
 	flags := command.Flags()

@@ -70,15 +70,14 @@ or has failures, 1 error.`,
   kubectl nslifecycle template status team -o json | jq -r '.outdated[]'`,
 		Args:              oneTemplate,
 		ValidArgsFunction: session.completeTemplate,
-		RunE: func(command *cobra.Command, args []string) error {
-			return options.run(command.Context(), args[0])
-		},
+		RunE:              runWithContext(options.run),
 	}
 	options.output.AddFlag(command)
 	return command
 }
 
-func (o *templateStatusOptions) run(ctx context.Context, name string) error {
+func (o *templateStatusOptions) run(ctx context.Context, args []string) error {
+	name := args[0]
 	reader, object, err := o.template(ctx, name)
 	if err != nil {
 		return err
