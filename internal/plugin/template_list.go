@@ -52,7 +52,7 @@ All users can choose a template with open access. A restricted template requires
   kubectl nslifecycle template list
 
   # Print the names of the templates that you can choose
-  kubectl nslifecycle template list -o json | jq -r '.items[] | select(.isUsable) | .name'`,
+  kubectl nslifecycle template list -o json | jq -r '.items[] | select(.usable) | .name'`,
 		Args:              noArguments,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE:              runWithContext(options.run),
