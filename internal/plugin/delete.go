@@ -264,10 +264,6 @@ type deletionProgress struct {
 	highest, current map[string]int
 }
 
-func newDeletionProgress() *deletionProgress {
-	return &deletionProgress{highest: map[string]int{}}
-}
-
 func (p *deletionProgress) add(counts map[string]int) {
 	p.current = counts
 	for resource, count := range counts {

@@ -70,7 +70,7 @@ func newDeleteWaiter(
 	return &deleteWaiter{
 		session: session, display: &printer.Display{Out: session.Out}, name: namespace.Name, started: now,
 		counter:  &remainingCounter{client: client, discoverer: discoverer, namespace: namespace.Name},
-		progress: newDeletionProgress(), namespace: namespace,
+		progress: &deletionProgress{highest: map[string]int{}}, namespace: namespace,
 		progressDeadline: progressDeadline, collector: collector, progressedAt: now,
 		reported: map[string]bool{},
 	}, nil

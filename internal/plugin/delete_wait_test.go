@@ -21,7 +21,7 @@ import (
 
 func TestDeletionProgress(t *testing.T) {
 	g := NewWithT(t)
-	progress := newDeletionProgress()
+	progress := &deletionProgress{highest: map[string]int{}}
 	progress.add(map[string]int{"configmaps": 10, "pods": 2})
 	progress.add(map[string]int{"configmaps": 4, "secrets": 5})
 	g.Expect(progress.lines()).To(Equal([]string{
@@ -55,7 +55,7 @@ func TestReportedOnce(t *testing.T) {
 	var out bytes.Buffer
 	waiter := &deleteWaiter{
 		session: newSession(genericiooptions.IOStreams{Out: &out, ErrOut: io.Discard}),
-		name:    "shop", display: &printer.Display{Out: &out}, progress: newDeletionProgress(), reported: map[string]bool{},
+		name:    "shop", display: &printer.Display{Out: &out}, progress: &deletionProgress{highest: map[string]int{}}, reported: map[string]bool{},
 		namespace: &corev1.Namespace{},
 	}
 	stuck := func(age string, others ...string) {

@@ -16,7 +16,6 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
@@ -180,8 +179,8 @@ var protectionTexts = map[enforcement]string{
 
 // namespaceSummary is the state of a namespace.
 type namespaceSummary struct {
-	Metadata summaryMetadata `json:"metadata"`
-	State    diagnosis.State `json:"state"`
+	Metadata metav1.ObjectMeta `json:"metadata"`
+	State    diagnosis.State   `json:"state"`
 	// Since is the time when the state began.
 	Since metav1.Time `json:"since"`
 	// IsBlocked reports whether the initialization failed or the operator reports that the namespace
@@ -247,19 +246,10 @@ func templatesText(relations []templates.Relation) string {
 	return strings.Join(texts, ", ")
 }
 
-// summaryMetadata identifies a namespace.
-type summaryMetadata struct {
-	Name              string            `json:"name"`
-	UID               types.UID         `json:"uid"`
-	Labels            map[string]string `json:"labels,omitempty"`
-	CreationTimestamp metav1.Time       `json:"creationTimestamp"`
-	DeletionTimestamp *metav1.Time      `json:"deletionTimestamp,omitempty"`
-}
-
 func computeSummary(namespace *corev1.Namespace) namespaceSummary {
 	state := initialization.ParseState(namespace)
 	summary := namespaceSummary{
-		Metadata: summaryMetadata{
+		Metadata: metav1.ObjectMeta{
 			Name: namespace.Name, UID: namespace.UID, Labels: namespace.Labels,
 			CreationTimestamp: namespace.CreationTimestamp, DeletionTimestamp: namespace.DeletionTimestamp,
 		},

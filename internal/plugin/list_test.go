@@ -126,8 +126,8 @@ func TestComputeSummary(t *testing.T) {
 func TestSummaryTable(t *testing.T) {
 	g := NewWithT(t)
 	summaries := []namespaceSummary{
-		{Metadata: summaryMetadata{Name: "active", CreationTimestamp: testStart}, State: diagnosis.StateInitialized, Since: testEnd},
-		{Metadata: summaryMetadata{Name: "b", CreationTimestamp: testStart}, State: diagnosis.StateTerminating, Since: testEnd,
+		{Metadata: metav1.ObjectMeta{Name: "active", CreationTimestamp: testStart}, State: diagnosis.StateInitialized, Since: testEnd},
+		{Metadata: metav1.ObjectMeta{Name: "b", CreationTimestamp: testStart}, State: diagnosis.StateTerminating, Since: testEnd,
 			WaitsFor: []string{"this", "that", "more"}, IsBlocked: true, Cause: "Why", RequestedBy: "me",
 			DeletionProtection: notEnforced,
 			Templates: []templates.Relation{

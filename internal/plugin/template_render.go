@@ -7,7 +7,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"maps"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
@@ -82,10 +81,9 @@ func (o *templateRenderOptions) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	if len(o.labels) > 0 && namespace.Labels == nil {
-		namespace.Labels = map[string]string{}
+	for key, value := range o.labels {
+		metav1.SetMetaDataLabel(&namespace.ObjectMeta, key, value)
 	}
-	maps.Copy(namespace.Labels, o.labels)
 	if o.requestedBy != "" {
 		metav1.SetMetaDataAnnotation(&namespace.ObjectMeta, v1alpha1.AnnotationRequestedBy, o.requestedBy)
 	}
