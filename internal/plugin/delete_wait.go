@@ -208,7 +208,8 @@ func (w *deleteWaiter) showDiagnosis(result *diagnosis.Diagnosis) {
 	if len(texts) == 0 {
 		return
 	}
-	fmt.Fprintf(w.Out, "No progress for %s.\n%s\n", time.Since(w.progressedAt).Round(time.Second), strings.Join(texts, "\n"))
+	elapsed := time.Since(w.progressedAt).Round(time.Second)
+	fmt.Fprintf(w.Out, "No progress for %s.\n%s\n", elapsed, strings.Join(texts, "\n"))
 	details := printer.WrapCommand("For details, run: " + w.explainCommand(w.name))
 	if w.isNew(details) {
 		fmt.Fprintln(w.Out, details)

@@ -101,7 +101,7 @@ func (s *session) readRecorded(
 }
 
 // createdList is the path of the file with the namespaces that the plugin has created in a cluster as one user. Each
-// line has a name and a UID. Lines are only appended, so that concurrent commands do not overwrite each other's changes.
+// line has a name and a UID. Lines are only appended, so concurrent commands do not overwrite each other's changes.
 type createdList string
 
 // createdList returns the list of a user. It fails without a home directory.

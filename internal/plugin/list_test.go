@@ -138,12 +138,12 @@ func TestSummaryTable(t *testing.T) {
 			}},
 	}
 	now := testEnd.Add(time.Minute)
-	render := func(isWide, noHeaders bool) string {
+	render := func(isWide bool) string {
 		var out strings.Builder
-		g.Expect(printer.NewTablePrinter(&out, isWide, noHeaders).Print(summaryTable(summaries, now, isWide))).To(Succeed())
+		g.Expect(printer.NewTablePrinter(&out, isWide, false).Print(summaryTable(summaries, now, isWide))).To(Succeed())
 		return out.String()
 	}
-	narrow, wide := render(false, false), render(true, false)
+	narrow, wide := render(false), render(true)
 	g.Expect(narrow).To(Equal("NAME     STATE         AGE   CAUSE    WAITING FOR\n" +
 		"active   Initialized   61m   <none>   \nb        Terminating   61m   Why      this\n"))
 	g.Expect(wide).To(MatchRegexp(`PROTECTED +CAUSE +WAITING FOR +ALSO WAITING FOR +TEMPLATES\n`))
@@ -151,5 +151,5 @@ func TestSummaryTable(t *testing.T) {
 	g.Expect(wide).To(MatchRegexp(`b +Terminating +61m +60s +me +not enforced +Why +this +that; more +team, base \(outdated\), old \(nearly selected\), app \(fails\)\n`))
 
 	summaries[0].WaitsFor = []string{strings.Repeat("word ", 50)}
-	g.Expect(strings.Split(render(false, false), "\n")).To(HaveLen(4), "rows are not wrapped")
+	g.Expect(strings.Split(render(false), "\n")).To(HaveLen(4), "rows are not wrapped")
 }

@@ -18,7 +18,8 @@ import (
 // RenderDiagnosis returns the state of a namespace and its findings as text.
 func RenderDiagnosis(result *diagnosis.Diagnosis, colors Palette, now time.Time) string {
 	var out strings.Builder
-	fmt.Fprintf(&out, "Namespace %s: %s, %s\n", result.Namespace, stateText(result, now), colorState(result.Result, colors))
+	state, health := stateText(result, now), colorState(result.Result, colors)
+	fmt.Fprintf(&out, "Namespace %s: %s, %s\n", result.Namespace, state, health)
 	for _, line := range wrap(printable.Escape(summaryText(result)), MaxTextWidth) {
 		out.WriteString(line + "\n")
 	}
