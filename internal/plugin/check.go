@@ -4,6 +4,7 @@
 package plugin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,12 +29,7 @@ const leaseName = "nslifecycle.dev"
 // minServerMinor is the minor version of the oldest Kubernetes 1 that nslifecycle supports.
 const minServerMinor = 33
 
-type checkOptions struct {
-	*session
-}
-
 func newCheckCommand(session *session) *cobra.Command {
-	options := &checkOptions{session: session}
 	return &cobra.Command{
 		Use:   "check",
 		Short: "Check the installation of the operator",
@@ -50,14 +46,12 @@ result, for example because you lack a permission.`,
   kubectl nslifecycle check`,
 		Args:              noArguments,
 		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE: func(command *cobra.Command, _ []string) error {
-			return options.run(command.Context())
-		},
+		RunE:              runWithContext(session.check),
 	}
 }
 
-func (o *checkOptions) run(ctx context.Context) error {
-	reader, err := o.operatorClient()
+func (s *session) check(ctx context.Context, _ []string) error {
+	reader, err := s.operatorClient()
 	if err != nil {
 		return err
 	}
@@ -65,51 +59,39 @@ func (o *checkOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	namespace := set.SystemNamespace
-	if namespace == "" {
-		namespace = defaultSystemNamespace
-	}
+	namespace := cmp.Or(set.SystemNamespace, defaultSystemNamespace)
 	checker := installcheck.Checker{
 		Client: reader, Clock: clock.RealClock{}, SystemNamespace: namespace, LeaseName: leaseName, HasInitialization: true,
 	}
-	results := append(o.checkVersions(ctx, reader, namespace), checker.RunAsAdministrator(ctx)...)
-	results = append(results, checkKnownWriters(ctx, reader, set)...)
+	results := []installcheck.Result{
+		{Check: "plugin " + version.Read().Version}, s.checkServer(ctx), checkImages(ctx, reader, namespace),
+	}
+	results = slices.Concat(results, checker.RunAsAdministrator(ctx), checkKnownWriters(ctx, reader, set))
 	var text strings.Builder
 	installcheck.Print(&text, results)
 	for line := range strings.Lines(text.String()) {
-		fmt.Fprintln(o.Out, printer.WrapCommand(strings.TrimSuffix(line, "\n"), printer.TextWidth(o.Out)))
+		fmt.Fprintln(s.Out, printer.WrapCommand(strings.TrimSuffix(line, "\n")))
 	}
 	return exitOf(results)
 }
 
 // exitOf returns the error with the exit status for results, which are printed.
 func exitOf(results []installcheck.Result) error {
-	code := ExitOK
+	var err error
 	for _, result := range results {
 		switch {
 		case result.Err != nil && !result.IsUnknown:
 			return &StatusError{Code: ExitBlocked}
 		case result.Err != nil:
-			code = ExitError
+			err = &StatusError{Code: ExitError}
 		}
 	}
-	if code == ExitOK {
-		return nil
-	}
-	return &StatusError{Code: code}
+	return err
 }
 
-// checkVersions returns the versions of the plugin, the API server and the Deployments of the operator.
-func (o *checkOptions) checkVersions(
-	ctx context.Context, reader client.Reader, namespace string,
-) []installcheck.Result {
-	plugin := installcheck.Result{Check: "plugin " + version.Read().Version}
-	return []installcheck.Result{plugin, o.checkServer(ctx), checkImages(ctx, reader, namespace)}
-}
-
-func (o *checkOptions) checkServer(ctx context.Context) installcheck.Result {
+func (s *session) checkServer(ctx context.Context) installcheck.Result {
 	result := installcheck.Result{Check: fmt.Sprintf("API server 1.%d or later", minServerMinor)}
-	discoverer, err := newClient(o.session, discovery.NewDiscoveryClientForConfig)
+	discoverer, err := newClient(s, discovery.NewDiscoveryClientForConfig)
 	if err != nil {
 		result.Err, result.IsUnknown = err, true
 		return result

@@ -21,7 +21,6 @@ import (
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
 	"github.com/nslifecycle/nslifecycle/internal/nsobject"
-	"github.com/nslifecycle/nslifecycle/internal/plugin/createdlist"
 	"github.com/nslifecycle/nslifecycle/internal/plugin/printer"
 	"github.com/nslifecycle/nslifecycle/internal/plugin/templates"
 	"github.com/nslifecycle/nslifecycle/internal/printable"
@@ -70,9 +69,7 @@ Exit status: 0 success, 3 waiting cannot help, 1 error.`,
   kubectl nslifecycle create shop --wait --timeout=2m || exit 1`,
 		Args:              oneNamespace,
 		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE: func(command *cobra.Command, args []string) error {
-			return options.run(command.Context(), args[0])
-		},
+		RunE:              runWithContext(options.run),
 	}
 	options.output.AddFlag(command)
 	options.dryRun.addFlag(command)
@@ -93,7 +90,8 @@ Exit status: 0 success, 3 waiting cannot help, 1 error.`,
 	return command
 }
 
-func (o *createOptions) run(ctx context.Context, name string) error {
+func (o *createOptions) run(ctx context.Context, args []string) error {
+	name := args[0]
 	if err := o.dryRun.validate(); err != nil {
 		return err
 	}
@@ -151,7 +149,7 @@ func (o *createOptions) recordCreation(ctx context.Context, created *corev1.Name
 	if err != nil {
 		return err
 	}
-	return list.Add(createdlist.Namespace{Name: created.Name, UID: created.UID})
+	return list.add(created)
 }
 
 // chooseTemplate sets the label and the annotations for --template and --parameter. The API server
@@ -335,8 +333,7 @@ func (w *createWaiter) templateFailure(namespace *corev1.Namespace) error {
 // change without the operator.
 func (w *createWaiter) update(namespace *corev1.Namespace, isListFinal bool) (isInitialized bool, err error) {
 	w.state = initialization.ParseState(namespace)
-	colors := printer.NewPalette(w.display.Out)
-	w.display.Show(progressLines(computeProgress(namespace, &w.state), printer.TextWidth(w.display.Out), colors))
+	w.display.Show(progressLines(computeProgress(namespace, &w.state)))
 	switch {
 	case w.state.Failure != nil:
 		return false, fmt.Errorf(msgInitializationFailed, w.name, initialization.FailureText(w.state.Failure))
@@ -348,7 +345,7 @@ func (w *createWaiter) update(namespace *corev1.Namespace, isListFinal bool) (is
 		return false, nil
 	}
 	elapsed := time.Since(w.started).Round(10 * time.Millisecond)
-	fmt.Fprintf(w.display.Out, "namespace/%s initialized %s\n", w.name, colors.Faint(fmt.Sprintf(msgAfter, elapsed)))
+	fmt.Fprintf(w.display.Out, "namespace/%s initialized after %s\n", w.name, elapsed)
 	return true, nil
 }
 
@@ -434,31 +431,18 @@ func initializerMessage(namespace *corev1.Namespace, name string) string {
 	return fmt.Sprintf("%s: %s", condition.Reason, strings.TrimPrefix(condition.Message, phaseSkipped+": "))
 }
 
-func progressLines(all []initializerProgress, columns int, colors printer.Palette) []string {
+func progressLines(all []initializerProgress) []string {
 	longest := 0
 	for _, one := range all {
 		longest = max(longest, len(one.name))
 	}
 	lines := make([]string, 0, len(all))
 	for _, one := range all {
-		start := fmt.Sprintf("  %-*s  ", longest, one.name)
-		line := start + one.phase
+		line := fmt.Sprintf("  %-*s  %s", longest, one.name, one.phase)
 		if one.message != "" {
-			line = printer.Wrap(line+"  "+printable.Words(one.message, maxProgressMessage), columns)
+			line = printer.Wrap(line + "  " + printable.Words(one.message, maxProgressMessage))
 		}
-		lines = append(lines, start+colorPhase(one.phase, colors)+strings.TrimPrefix(line, start+one.phase))
+		lines = append(lines, line)
 	}
 	return lines
-}
-
-func colorPhase(phase string, colors printer.Palette) string {
-	switch phase {
-	case phaseDone:
-		return colors.Green(phase)
-	case phaseRunning:
-		return colors.Yellow(phase)
-	case phaseFailed, phaseSkipped:
-		return colors.Red(phase)
-	}
-	return colors.Faint(phase)
 }

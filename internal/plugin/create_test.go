@@ -11,7 +11,6 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
-	"github.com/nslifecycle/nslifecycle/internal/plugin/printer"
 )
 
 func TestProgressLines(t *testing.T) {
@@ -25,12 +24,10 @@ func TestProgressLines(t *testing.T) {
 		{Type: "g.h.i/Initialized", Reason: "Pending", Message: "the initializer is not the first in the pending list"},
 	}
 	state := initialization.ParseState(namespace)
-	lines := progressLines(computeProgress(namespace, &state), printer.MaxTextWidth, printer.Palette{IsPlain: true})
+	lines := progressLines(computeProgress(namespace, &state))
 	g.Expect(lines).To(Equal([]string{
 		"  a.b.c   done", "  dd.e.f  running  Copying: 3 of 9 files", "  g.h.i   waiting",
 	}))
-	lines = progressLines(computeProgress(namespace, &state), 32, printer.Palette{IsPlain: true})
-	g.Expect(lines[1]).To(Equal("  dd.e.f  running  Copying: 3\n  of 9 files"))
 
 	namespace.Annotations[v1alpha1.AnnotationInitializationResult] = `{"status":"Failure"}`
 	state = initialization.ParseState(namespace)
@@ -42,7 +39,6 @@ func TestProgressLines(t *testing.T) {
 	namespace.Status.Conditions = initialization.SkippedConditions([]string{"a.b.c", "dd.e.f"}, v1alpha1.ReasonTimedOut,
 		"skipped: too late", namespace.CreationTimestamp)
 	state = initialization.ParseState(namespace)
-	g.Expect(progressLines(computeProgress(namespace, &state), printer.MaxTextWidth, printer.Palette{IsPlain: true})[0]).
-		To(Equal("  a.b.c   skipped  TimedOut: too late"))
+	g.Expect(progressLines(computeProgress(namespace, &state))[0]).To(Equal("  a.b.c   skipped  TimedOut: too late"))
 	g.Expect(computeProgress(namespace, &state)[1].phase).To(Equal(phaseRunning))
 }

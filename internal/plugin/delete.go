@@ -58,9 +58,7 @@ Ctrl-C stops the command but not the deletions, which cannot be undone.`,
   kubectl nslifecycle delete shop stage --timeout=5m`,
 		Args:              namespaces,
 		ValidArgsFunction: session.completeManyNamespaces,
-		RunE: func(command *cobra.Command, args []string) error {
-			return options.run(command.Context(), args)
-		},
+		RunE:              runWithContext(options.run),
 	}
 	options.dryRun.addFlag(command)
 	flags := command.Flags()
@@ -264,10 +262,6 @@ func (r *remainingCounter) discoverTypes(ctx context.Context, result *snapshot) 
 type deletionProgress struct {
 	// highest is the highest count of each type, and current is the latest.
 	highest, current map[string]int
-}
-
-func newDeletionProgress() *deletionProgress {
-	return &deletionProgress{highest: map[string]int{}}
 }
 
 func (p *deletionProgress) add(counts map[string]int) {

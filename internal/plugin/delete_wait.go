@@ -70,7 +70,7 @@ func newDeleteWaiter(
 	return &deleteWaiter{
 		session: session, display: &printer.Display{Out: session.Out}, name: namespace.Name, started: now,
 		counter:  &remainingCounter{client: client, discoverer: discoverer, namespace: namespace.Name},
-		progress: newDeletionProgress(), namespace: namespace,
+		progress: &deletionProgress{highest: map[string]int{}}, namespace: namespace,
 		progressDeadline: progressDeadline, collector: collector, progressedAt: now,
 		reported: map[string]bool{},
 	}, nil
@@ -204,15 +204,13 @@ func (w *deleteWaiter) sendDiagnosis(ctx context.Context, results chan<- *diagno
 // showDiagnosis prints the findings of a diagnosis that have not been printed before.
 func (w *deleteWaiter) showDiagnosis(result *diagnosis.Diagnosis) {
 	w.diagnosis = result
-	columns := printer.TextWidth(w.Out)
-	texts := slices.DeleteFunc(diagnosisTexts(result, columns, printer.NewPalette(w.Out)), func(text string) bool {
-		return !w.isNew(text)
-	})
+	texts := slices.DeleteFunc(diagnosisTexts(result), func(text string) bool { return !w.isNew(text) })
 	if len(texts) == 0 {
 		return
 	}
-	fmt.Fprintf(w.Out, "No progress for %s.\n%s\n", time.Since(w.progressedAt).Round(time.Second), strings.Join(texts, "\n"))
-	details := printer.WrapCommand("For details, run: "+w.explainCommand(w.name), columns)
+	elapsed := time.Since(w.progressedAt).Round(time.Second)
+	fmt.Fprintf(w.Out, "No progress for %s.\n%s\n", elapsed, strings.Join(texts, "\n"))
+	details := printer.WrapCommand("For details, run: " + w.explainCommand(w.name))
 	if w.isNew(details) {
 		fmt.Fprintln(w.Out, details)
 	}
@@ -242,8 +240,7 @@ func stateKey(text string) string {
 
 func (w *deleteWaiter) printDeleted(event namespaceEvent) {
 	elapsed := time.Since(w.started).Round(100 * time.Millisecond)
-	after := printer.NewPalette(w.Out).Faint(fmt.Sprintf(msgAfter, elapsed))
-	fmt.Fprintf(w.Out, "namespace %q deleted %s\n", w.name, after)
+	fmt.Fprintf(w.Out, "namespace %q deleted after %s\n", w.name, elapsed)
 	if event.isReplaced {
 		fmt.Fprintf(w.ErrOut, "Another client has created a new namespace %q.\n", w.name)
 	}
@@ -261,8 +258,7 @@ func (w *deleteWaiter) show() {
 	w.display.Show(w.progress.lines())
 	for _, text := range w.waitingFor() {
 		if w.isNew(text) {
-			text = "waiting for " + printable.Words(text, maxWaitingFor)
-			fmt.Fprintln(w.Out, printer.Wrap(text, printer.TextWidth(w.Out)))
+			fmt.Fprintln(w.Out, printer.Wrap("waiting for "+printable.Words(text, maxWaitingFor)))
 		}
 	}
 }
@@ -279,19 +275,16 @@ func (w *deleteWaiter) waitingFor() []string {
 
 // diagnosisTexts returns the first findings of a diagnosis, each with its first remedy, or the reason
 // why there are none.
-func diagnosisTexts(result *diagnosis.Diagnosis, columns int, colors printer.Palette) []string {
+func diagnosisTexts(result *diagnosis.Diagnosis) []string {
 	if result.Result != diagnosis.Blocked {
-		return []string{printer.Wrap("No cause found: "+printable.Escape(result.Summary), columns)}
+		return []string{printer.Wrap("No cause found: " + printable.Escape(result.Summary))}
 	}
 	var texts []string
 	for i := range result.Findings[:min(len(result.Findings), maxShownFindings)] {
 		finding := &result.Findings[i]
-		cause := printer.FindingCause(finding)
-		text := printer.Wrap(cause+": "+printable.Escape(finding.Message), columns)
-		text = colors.Red(cause) + strings.TrimPrefix(text, cause)
+		text := printer.Wrap(printer.FindingCause(finding) + ": " + printable.Escape(finding.Message))
 		if remedy := firstRemedy(finding); remedy != "" {
-			text += "\n" + printer.Continuation +
-				printer.WrapCommand("Try: "+printable.Escape(remedy), columns)
+			text += "\n" + printer.Continuation + printer.WrapCommand("Try: "+printable.Escape(remedy))
 		}
 		texts = append(texts, text)
 	}

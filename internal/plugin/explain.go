@@ -67,9 +67,7 @@ unknown because objects cannot be read.`,
   kubectl nslifecycle explain shop -o json | jq -r '.findings[0].cause'`,
 		Args:              atMostOneNamespace,
 		ValidArgsFunction: session.completeNamespace,
-		RunE: func(command *cobra.Command, args []string) error {
-			return options.run(command.Context(), args)
-		},
+		RunE:              runWithContext(options.run),
 	}
 	options.output.AddFlag(command)
 	flags := command.Flags()
@@ -273,7 +271,7 @@ func (o *explainOptions) print(explainer *explainer, isComplete bool) error {
 	}
 	texts := make([]string, 0, len(all))
 	for _, result := range all {
-		texts = append(texts, explanationText(result, printer.NewScreen(o.Out)))
+		texts = append(texts, explanationText(result, printer.NewPalette(o.Out)))
 	}
 	if _, err := io.WriteString(o.Out, strings.Join(texts, "\n")); err != nil {
 		return err
@@ -288,23 +286,22 @@ func (o *explainOptions) print(explainer *explainer, isComplete bool) error {
 	return nil
 }
 
-func explanationText(result *explanation, screen printer.Screen) string {
-	text := printer.RenderDiagnosis(result.Diagnosis, screen)
-	related := printer.Branch{Label: "Templates", Children: relationBranches(result.Templates, screen.Colors)}
+func explanationText(result *explanation, colors printer.Palette) string {
+	text := printer.RenderDiagnosis(result.Diagnosis, colors, time.Now())
+	related := printer.Branch{Label: "Templates", Children: relationBranches(result.Templates)}
 	for _, unused := range result.UnusedSettings {
-		related.Children = append(related.Children, printer.Branch{Text: unused, Paint: screen.Colors.Yellow})
+		related.Children = append(related.Children, printer.Branch{Text: unused})
 	}
 	for _, one := range result.Retained {
 		related.Children = append(related.Children, printer.Branch{
-			Label: "Not deleted", Paint: screen.Colors.Yellow,
-			Text: fmt.Sprintf("%s, which template %s no longer contains", one, one.Template),
+			Label: "Not deleted", Text: fmt.Sprintf("%s, which template %s no longer contains", one, one.Template),
 		})
 	}
 	for _, tree := range []printer.Branch{
 		textBranch("Waiting for", result.WaitsFor), textBranch("Deletion", result.Deletion), related,
 	} {
 		if len(tree.Children) > 0 {
-			text += "\n" + printer.RenderTree([]printer.Branch{tree}, screen.Columns)
+			text += "\n" + printer.RenderTree([]printer.Branch{tree})
 		}
 	}
 	return text

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -187,7 +188,7 @@ func (o *finalizeOptions) print(plan *forcefinalize.Plan) error {
 			return err
 		}
 	} else {
-		if _, err := io.WriteString(o.Out, forcefinalize.Render(plan, printer.NewScreen(o.Out))); err != nil {
+		if _, err := io.WriteString(o.Out, forcefinalize.Render(plan, printer.NewPalette(o.Out), time.Now())); err != nil {
 			return err
 		}
 		o.warnUnread(plan.Namespace, plan.Diagnosis.Unread)
@@ -203,9 +204,6 @@ func (o *finalizeOptions) print(plan *forcefinalize.Plan) error {
 func (o *finalizeOptions) apply(
 	ctx context.Context, finalizer *forcefinalize.Finalizer, plan *forcefinalize.Plan,
 ) error {
-	if err := o.checkConfirmation(plan.Namespace, o.confirmed); err != nil {
-		return forcefinalize.Refused(err)
-	}
 	if err := o.confirm(ctx, plan.Namespace, o.confirmed, msgFinalizeQuestion(plan)); err != nil {
 		return forcefinalize.Refused(err)
 	}

@@ -4,12 +4,10 @@
 package plugin
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"regexp"
 	"slices"
 	"strings"
@@ -18,7 +16,6 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
@@ -44,6 +41,14 @@ type listOptions struct {
 	state    string
 	mine     bool
 	watch    bool
+	names    []string
+
+	relations *relationReader
+	policies  *policyReader
+	table     *printer.TablePrinter
+	// summaries are the result of list, and resourceVersion is that of the list.
+	summaries       []namespaceSummary
+	resourceVersion string
 }
 
 func newListCommand(session *session) *cobra.Command {
@@ -72,9 +77,7 @@ names in your configuration directory, and the command gets each of them.`,
   # Print the names of the namespaces that are stuck
   kubectl nslifecycle list -o jsonpath='{range .items[?(@.blocked)]}{.metadata.name}{"\n"}{end}'`,
 		ValidArgsFunction: session.completeManyNamespaces,
-		RunE: func(command *cobra.Command, args []string) error {
-			return options.run(command.Context(), args)
-		},
+		RunE:              runWithContext(options.run),
 	}
 	options.output.AddTableFlags(command, printer.FormatWide, printer.FormatName)
 	flags := command.Flags()
@@ -88,73 +91,52 @@ names in your configuration directory, and the command gets each of them.`,
 }
 
 func (o *listOptions) run(ctx context.Context, names []string) error {
-	state, err := parseState(o.state)
+	o.names = names
+	isState := func(state string) bool { return strings.EqualFold(state, o.state) }
 	switch {
-	case err != nil:
-		return err
-	case len(names) > 0 && (o.mine || o.selector != ""):
+	case o.state != "" && !slices.ContainsFunc(states, isState):
+		return fmt.Errorf("unknown state %q; must be one of %s", o.state, strings.Join(states, ", "))
+	case len(o.names) > 0 && (o.mine || o.selector != ""):
 		return errors.New("names cannot be combined with --mine or --selector")
-	case o.watch && (o.mine || len(names) > 1):
+	case o.watch && (o.mine || len(o.names) > 1):
 		return errors.New("--watch cannot be combined with --mine or several names")
 	}
-	lister := &lister{options: o, session: o.session, state: state, names: names}
-	err = lister.list(ctx)
-	show := o.newListPrinter(err != nil)
-	if err := show(lister.summaries); err != nil {
+	err := o.list(ctx)
+	if len(o.summaries) == 0 && err == nil && !o.output.IsStructured() {
+		fmt.Fprintln(o.ErrOut, "No namespaces found.")
+	}
+	o.table = o.output.NewTable(o.Out)
+	if err := o.show(o.summaries); err != nil {
 		return err
 	}
-	lister.warnUnread()
+	o.warnUnread()
 	if o.watch && err == nil {
-		err = lister.watch(ctx, show)
+		err = o.watchChanges(ctx)
 	}
 	return errors.Join(ctx.Err(), err)
 }
 
-// newListPrinter returns a function that prints namespaces, first those of the list and then those that have changed.
-func (o *listOptions) newListPrinter(hasFailed bool) func([]namespaceSummary) error {
-	var text bytes.Buffer
-	table, isFirst, colors := o.output.NewTable(&text), true, printer.NewPalette(o.Out)
-	return func(summaries []namespaceSummary) error {
-		isList := isFirst
-		isFirst = false
-		switch {
-		case o.output.IsName():
-			for i := range summaries {
-				fmt.Fprintf(o.Out, "namespace/%s\n", summaries[i].Metadata.Name)
-			}
-			return nil
-		case o.output.IsStructured() && !o.watch:
-			return o.output.Print(o.Out, "NamespaceSummaryList", printer.Items(summaries))
-		case o.output.IsStructured():
-			for i := range summaries {
-				if err := o.output.Print(o.Out, "NamespaceSummary", summaries[i]); err != nil {
-					return err
-				}
-			}
-			return nil
-		case len(summaries) == 0:
-			if isList && !hasFailed {
-				fmt.Fprintln(o.ErrOut, "No namespaces found.")
-			}
-			return nil
+// show prints namespaces: those of the list, or one that has changed.
+func (o *listOptions) show(summaries []namespaceSummary) error {
+	switch {
+	case o.output.IsName():
+		for i := range summaries {
+			fmt.Fprintf(o.Out, "namespace/%s\n", summaries[i].Metadata.Name)
 		}
-		text.Reset()
-		err := table.Print(summaryTable(summaries, time.Now(), o.output.IsWide()))
-		return errors.Join(err, writeColored(o.Out, text.String(), summaries, colors))
-	}
-}
-
-// parseState returns the state for a value of --state, ignoring case.
-func parseState(text string) (diagnosis.State, error) {
-	if text == "" {
-		return "", nil
-	}
-	for _, state := range states {
-		if strings.EqualFold(state, text) {
-			return diagnosis.State(state), nil
+		return nil
+	case o.output.IsStructured() && !o.watch:
+		return o.output.Print(o.Out, "NamespaceSummaryList", printer.Items(summaries))
+	case o.output.IsStructured():
+		for i := range summaries {
+			if err := o.output.Print(o.Out, "NamespaceSummary", summaries[i]); err != nil {
+				return err
+			}
 		}
+		return nil
+	case len(summaries) == 0:
+		return nil
 	}
-	return "", fmt.Errorf("unknown state %q; must be one of %s", text, strings.Join(states, ", "))
+	return o.table.Print(summaryTable(summaries, time.Now(), o.output.IsWide()))
 }
 
 // maxWaitsFor is the maximum length of a cell of the column "Waiting For" unless the output format is
@@ -190,31 +172,6 @@ func summaryTable(summaries []namespaceSummary, now time.Time, isWide bool) *met
 	return table
 }
 
-// writeColored writes a printed table, whose last lines are the rows, and colors the states. If the cells contained the
-// colors, the printer would escape them.
-func writeColored(out io.Writer, text string, summaries []namespaceSummary, colors printer.Palette) error {
-	lines := strings.SplitAfter(strings.TrimSuffix(text, "\n"), "\n")
-	first := len(lines) - len(summaries)
-	for i := range summaries {
-		summary, line := &summaries[i], lines[first+i]
-		// The name, which cannot contain a state, precedes the state.
-		lines[first+i] = strings.Replace(line, string(summary.State), colorState(summary, colors), 1)
-	}
-	_, err := io.WriteString(out, strings.Join(lines, "")+"\n")
-	return err
-}
-
-func colorState(summary *namespaceSummary, colors printer.Palette) string {
-	text := string(summary.State)
-	switch {
-	case summary.IsBlocked:
-		return colors.Red(text)
-	case summary.State == diagnosis.StateInitialized && !isFailing(summary.Templates):
-		return colors.Green(text)
-	}
-	return colors.Yellow(text)
-}
-
 // protectionTexts are the cells of the column "Protected".
 var protectionTexts = map[enforcement]string{
 	"": "no", enforced: "yes", notEnforced: "not enforced", enforcementUnknown: "<unknown>",
@@ -222,8 +179,8 @@ var protectionTexts = map[enforcement]string{
 
 // namespaceSummary is the state of a namespace.
 type namespaceSummary struct {
-	Metadata summaryMetadata `json:"metadata"`
-	State    diagnosis.State `json:"state"`
+	Metadata metav1.ObjectMeta `json:"metadata"`
+	State    diagnosis.State   `json:"state"`
 	// Since is the time when the state began.
 	Since metav1.Time `json:"since"`
 	// IsBlocked reports whether the initialization failed or the operator reports that the namespace
@@ -289,19 +246,10 @@ func templatesText(relations []templates.Relation) string {
 	return strings.Join(texts, ", ")
 }
 
-// summaryMetadata identifies a namespace.
-type summaryMetadata struct {
-	Name              string            `json:"name"`
-	UID               types.UID         `json:"uid"`
-	Labels            map[string]string `json:"labels,omitempty"`
-	CreationTimestamp metav1.Time       `json:"creationTimestamp"`
-	DeletionTimestamp *metav1.Time      `json:"deletionTimestamp,omitempty"`
-}
-
 func computeSummary(namespace *corev1.Namespace) namespaceSummary {
 	state := initialization.ParseState(namespace)
 	summary := namespaceSummary{
-		Metadata: summaryMetadata{
+		Metadata: metav1.ObjectMeta{
 			Name: namespace.Name, UID: namespace.UID, Labels: namespace.Labels,
 			CreationTimestamp: namespace.CreationTimestamp, DeletionTimestamp: namespace.DeletionTimestamp,
 		},

@@ -43,15 +43,13 @@ create the namespace and delete it again.`,
   kubectl nslifecycle orphans`,
 		Args:              noArguments,
 		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE: func(command *cobra.Command, _ []string) error {
-			return options.run(command.Context())
-		},
+		RunE:              runWithContext(options.run),
 	}
 	options.output.AddTableFlags(command, printer.FormatWide)
 	return command
 }
 
-func (o *orphansOptions) run(ctx context.Context) error {
+func (o *orphansOptions) run(ctx context.Context, _ []string) error {
 	discoverer, client, err := o.contentClients()
 	if err != nil {
 		return err

@@ -131,6 +131,11 @@ func newOptionsCommand() *cobra.Command {
 	}
 }
 
+// runWithContext returns a function that runs a command with its context and its arguments.
+func runWithContext(run func(ctx context.Context, args []string) error) func(*cobra.Command, []string) error {
+	return func(command *cobra.Command, args []string) error { return run(command.Context(), args) }
+}
+
 // oneNamespace requires exactly one argument.
 func oneNamespace(command *cobra.Command, args []string) error {
 	switch {
@@ -213,7 +218,7 @@ func report(errOut io.Writer, err error) int {
 		}
 		if text := strings.TrimSpace(errorText(exit.Err)); !printed.Has(text) {
 			// The messages of the plugin and of the admission policies end with commands.
-			fmt.Fprintln(errOut, printer.WrapCommand(text, printer.TextWidth(errOut)))
+			fmt.Fprintln(errOut, printer.WrapCommand(text))
 			printed.Insert(text)
 		}
 	}

@@ -88,7 +88,6 @@ func TestArguments(t *testing.T) {
 		"no namespace":           {[]string{"template", "render", "-f=team.yaml"}, "--namespace or --namespace-file is required"},
 		"two namespaces":         {[]string{"template", "render", "-f=team.yaml", "-n=a", "--namespace-file=b"}, "--namespace and --namespace-file are mutually exclusive"},
 		"invalid parameter":      {[]string{"template", "render", "-f=team.yaml", "-n=a", "-p=x"}, "invalid parameter"},
-		"no test":                {[]string{"template", "test"}, "at least one file or directory"},
 		"negative revision":      {[]string{"template", "rollout", "undo", "team", "--to-revision=-1"}, "must be a positive number"},
 		"invalid dry run":        {[]string{"template", "rollout", "undo", "team", "--dry-run=x"}, "invalid --dry-run value"},
 		"no rollout":             {[]string{"template", "rollout", "status"}, "exactly one NamespaceTemplate"},

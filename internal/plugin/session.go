@@ -33,7 +33,6 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/denial"
 	"github.com/nslifecycle/nslifecycle/internal/dryrun"
 	"github.com/nslifecycle/nslifecycle/internal/metadataclient"
-	"github.com/nslifecycle/nslifecycle/internal/plugin/createdlist"
 	"github.com/nslifecycle/nslifecycle/internal/plugin/printer"
 	"github.com/nslifecycle/nslifecycle/internal/shell"
 	"github.com/nslifecycle/nslifecycle/internal/version"
@@ -60,7 +59,6 @@ var connectionFlags = []string{
 const (
 	msgSeeHelp     = "see '%s --help' for usage"
 	msgDryRunValue = "invalid --dry-run value %q; must be one of %s"
-	msgAfter       = "after %s"
 
 	helpTimeout = "The length of time to wait before giving up. Zero means no timeout."
 )
@@ -200,15 +198,6 @@ func (s *session) userName(ctx context.Context) (string, error) {
 	return review.Status.UserInfo.Username, nil
 }
 
-// createdList returns the namespaces that the plugin has created in the cluster as a user.
-func (s *session) createdList(user string) (*createdlist.List, error) {
-	config, err := s.restConfig()
-	if err != nil {
-		return nil, err
-	}
-	return createdlist.Of(config.Host, user)
-}
-
 // contentClients returns clients for discovery and for the metadata of objects of all types. The
 // clients suppress warnings about deprecated types.
 func (s *session) contentClients() (*discovery.DiscoveryClient, metadata.Interface, error) {
@@ -238,25 +227,25 @@ func (s *session) dryRuns() (*dryrun.Guard, error) {
 // warnf prints a warning to stderr.
 func (s *session) warnf(format string, args ...any) {
 	const label = "Warning:"
-	text := wrapMessage(printer.TextWidth(s.ErrOut), label+" "+format, args)
+	text := wrapMessage(label+" "+format, args)
 	fmt.Fprintln(s.ErrOut, printer.NewPalette(s.ErrOut).Yellow(label)+strings.TrimPrefix(text, label))
 }
 
 // printf wraps a message and writes it as a paragraph.
 func printf(out io.Writer, format string, args ...any) {
-	fmt.Fprintln(out, wrapMessage(printer.TextWidth(out), format, args))
+	fmt.Fprintln(out, wrapMessage(format, args))
 }
 
 // wrapMessage formats and wraps a message. Only a command in the last argument gets its own line: the other
 // arguments can contain text that other users have chosen.
-func wrapMessage(width int, format string, args []any) string {
+func wrapMessage(format string, args []any) string {
 	text := fmt.Sprintf(format, args...)
 	if len(args) > 0 {
 		if command, ok := args[len(args)-1].(string); ok && shell.IsCommand(command) {
-			return printer.WrapCommand(text, width)
+			return printer.WrapCommand(text)
 		}
 	}
-	return printer.Wrap(text, width)
+	return printer.Wrap(text)
 }
 
 // warnEach prints one warning for each string, or for several strings that differ only in the resource
@@ -302,9 +291,9 @@ func joinByReason(texts []string) []string {
 	return joined
 }
 
-// checkConfirmation returns an error if --confirm is set to another name. It also returns an error
-// if --confirm is not set and the command cannot prompt because there is no terminal.
-func (s *session) checkConfirmation(name, confirmed string) error {
+// confirm returns an error unless the user confirms a change with --confirm or, on a terminal, with the name of the
+// namespace.
+func (s *session) confirm(ctx context.Context, name, confirmed, question string) error {
 	switch {
 	case confirmed == name:
 		return nil
@@ -312,13 +301,6 @@ func (s *session) checkConfirmation(name, confirmed string) error {
 		return fmt.Errorf("--confirm=%s does not match the name of the namespace, %q", confirmed, name)
 	case !printer.IsTerminal(s.In) || !printer.IsTerminal(s.ErrOut):
 		return fmt.Errorf("cannot prompt without a terminal; use --confirm=%s to confirm", name)
-	}
-	return nil
-}
-
-func (s *session) confirm(ctx context.Context, name, confirmed, question string) error {
-	if confirmed == name {
-		return nil
 	}
 	printf(s.ErrOut, "%s", question)
 	fmt.Fprint(s.ErrOut, "To confirm, type the name of the namespace: ")

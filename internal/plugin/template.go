@@ -29,8 +29,8 @@ func newTemplateCommand(session *session) *cobra.Command {
 	command := &cobra.Command{
 		Use:     "template",
 		Aliases: []string{"templates"},
-		Short:   "List, render, test, compare, authorize and roll back NamespaceTemplates",
-		Long: `List, render, test, compare, authorize and roll back NamespaceTemplates.
+		Short:   "List, render, compare, authorize and roll back NamespaceTemplates",
+		Long: `List, render, compare, authorize and roll back NamespaceTemplates.
 
 Only "rollout pause", "rollout resume" and "rollout undo" change the cluster.`,
 		Args: noArguments,

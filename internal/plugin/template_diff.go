@@ -64,9 +64,7 @@ Exit status: 0 success, 1 error, or the template fails in a namespace.`,
   kubectl nslifecycle template diff -f team.yaml -o json | jq -r '.items[].namespace'`,
 		Args:              options.validate,
 		ValidArgsFunction: session.completeTemplate,
-		RunE: func(command *cobra.Command, args []string) error {
-			return options.run(command.Context(), args)
-		},
+		RunE:              runWithContext(options.run),
 	}
 	options.addFlag(command)
 	options.output.AddFlag(command)
@@ -205,21 +203,19 @@ func printComparison(out io.Writer, result *templates.Comparison, examples []*te
 	if err := printer.NewTablePrinter(&text, false, false).Print(table); err != nil {
 		return err
 	}
-	width := printer.TextWidth(out)
 	for _, note := range comparisonNotes(result, len(examples)) {
-		fmt.Fprintln(&text, printer.Wrap(note, width))
+		fmt.Fprintln(&text, printer.Wrap(note))
 	}
 	if result.Existing > 0 {
 		fmt.Fprintln(&text, printer.Wrap("Not included: "+printable.Count(result.Existing, "selected namespace")+
-			" not created with the template, whose scope is NewNamespaces.", width))
+			" not created with the template, whose scope is NewNamespaces."))
 	}
 	if result.Unselected > 0 {
 		fmt.Fprintln(&text, printer.Wrap("Not included: "+printable.Count(result.Unselected, "namespace")+
-			" no longer selected, whose objects remain.", width))
+			" no longer selected, whose objects remain."))
 	}
-	colors := printer.NewPalette(out)
 	for _, example := range examples {
-		writeExample(&text, example, width, colors)
+		writeExample(&text, example)
 	}
 	if more := len(result.Items) - len(examples); more > 0 {
 		fmt.Fprintf(&text, "\n%s not shown. Use --all to print all changes.\n", printable.Count(more, "more namespace"))
@@ -264,21 +260,20 @@ func writeRevisions(text *bytes.Buffer, result *templates.Comparison) {
 }
 
 // writeExample writes what changes in a namespace.
-func writeExample(text *bytes.Buffer, example *templates.NamespaceChange, width int, colors printer.Palette) {
-	fmt.Fprintf(text, "\nNamespace %s: %s\n", colors.Bold(example.Namespace), changeText(example.Change))
+func writeExample(text *bytes.Buffer, example *templates.NamespaceChange) {
+	fmt.Fprintf(text, "\nNamespace %s: %s\n", example.Namespace, changeText(example.Change))
 	if example.Message != "" {
-		writeIndented(text, "  ", example.Message, width)
+		fmt.Fprintln(text, printer.WrapIndented(example.Message, "  "))
 	}
 	for i := range example.Objects {
 		object := &example.Objects[i]
-		fmt.Fprintf(text, "  %s %s %s",
-			sign(object.Change, colors), printable.Escape(object.Kind), printable.Name(object.Name))
+		fmt.Fprintf(text, "  %s %s %s", sign(object.Change), printable.Escape(object.Kind), printable.Name(object.Name))
 		if object.Object != "" {
 			fmt.Fprintf(text, " (object %s)", printable.Escape(object.Object))
 		}
 		text.WriteString("\n")
 		if object.Message != "" {
-			writeIndented(text, "      ", object.Message, width)
+			fmt.Fprintln(text, printer.WrapIndented(object.Message, "      "))
 		}
 		for _, field := range object.Fields[:min(len(object.Fields), maxFields)] {
 			writeField(text, field)
@@ -313,19 +308,14 @@ func writeField(text *bytes.Buffer, field templates.FieldChange) {
 	fmt.Fprintf(text, "      %s: %s -> %s\n", string(path), shorten(field.Before), shorten(field.After))
 }
 
-func writeIndented(text *bytes.Buffer, indent, message string, width int) {
-	wrapped := printer.Wrap(message, width-len(indent))
-	fmt.Fprintln(text, indent+strings.ReplaceAll(wrapped, "\n", "\n"+indent))
-}
-
-func sign(change templates.Change, colors printer.Palette) string {
+func sign(change templates.Change) string {
 	switch change {
 	case templates.Created, templates.Adopted:
-		return colors.Green("+")
+		return "+"
 	case templates.Deleted:
-		return colors.Red("-")
+		return "-"
 	case templates.Failed, templates.LikelyFailed:
-		return colors.Red("!")
+		return "!"
 	}
-	return colors.Yellow("~")
+	return "~"
 }

@@ -52,18 +52,16 @@ All users can choose a template with open access. A restricted template requires
   kubectl nslifecycle template list
 
   # Print the names of the templates that you can choose
-  kubectl nslifecycle template list -o json | jq -r '.items[] | select(.isUsable) | .name'`,
+  kubectl nslifecycle template list -o json | jq -r '.items[] | select(.usable) | .name'`,
 		Args:              noArguments,
 		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE: func(command *cobra.Command, _ []string) error {
-			return options.run(command.Context())
-		},
+		RunE:              runWithContext(options.run),
 	}
 	options.output.AddTableFlags(command)
 	return command
 }
 
-func (o *templateListOptions) run(ctx context.Context) error {
+func (o *templateListOptions) run(ctx context.Context, _ []string) error {
 	reader, err := o.templates()
 	if err != nil {
 		return err

@@ -85,9 +85,7 @@ permissions are missing, for example because you lack these.`,
   kubectl nslifecycle template permissions team --check`,
 		Args:              options.validate,
 		ValidArgsFunction: session.completeTemplate,
-		RunE: func(command *cobra.Command, args []string) error {
-			return options.run(command.Context(), args)
-		},
+		RunE:              runWithContext(options.run),
 	}
 	options.addFlag(command)
 	flags := command.Flags()
@@ -137,7 +135,7 @@ func (o *templatePermissionsOptions) readAll(ctx context.Context, args []string)
 
 // findSystemNamespace returns the namespace of the operator. With a file, the command does not need an API server.
 func (o *templatePermissionsOptions) findSystemNamespace(ctx context.Context) (string, error) {
-	namespace, err := o.systemNamespace(ctx)
+	namespace, _, err := o.operatorNamespaces(ctx)
 	if err == nil {
 		return namespace, nil
 	}
@@ -305,7 +303,6 @@ func (o *templatePermissionsOptions) printMissing(of *templates.Template, result
 		metav1.ConditionTrue: "authorized", metav1.ConditionFalse: "not authorized", metav1.ConditionUnknown: "unknown",
 	}[result.Status()])
 	var text bytes.Buffer
-	width := printer.TextWidth(o.Out)
 	if result.IsAccountMissing {
 		fmt.Fprintf(&text, "ServiceAccount %s does not exist.\n", account)
 	}
@@ -321,7 +318,7 @@ func (o *templatePermissionsOptions) printMissing(of *templates.Template, result
 			fmt.Fprintln(&text, list.title)
 		}
 		for _, line := range list.lines {
-			writeIndented(&text, "  ", printable.Escape(line), width)
+			fmt.Fprintln(&text, printer.WrapIndented(printable.Escape(line), "  "))
 		}
 	}
 	fmt.Fprint(o.Out, text.String())

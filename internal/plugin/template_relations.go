@@ -121,7 +121,7 @@ var matchTexts = map[template.MatchResult]string{
 }
 
 // relationBranches returns what explain prints about templates: those that fail first.
-func relationBranches(relations []templates.Relation, colors printer.Palette) []printer.Branch {
+func relationBranches(relations []templates.Relation) []printer.Branch {
 	order := []template.MatchResult{
 		template.MatchSelected, template.MatchNotApplied, template.MatchNearlySelected, template.MatchNotSelected,
 	}
@@ -143,18 +143,16 @@ func relationBranches(relations []templates.Relation, colors printer.Palette) []
 	}
 	branches := make([]printer.Branch, 0, len(sorted))
 	for i := range sorted[:len(sorted)-omitted] {
-		branches = append(branches, relationBranch(&sorted[i], colors))
+		branches = append(branches, relationBranch(&sorted[i]))
 	}
 	if omitted > 0 {
-		branches = append(branches, printer.Branch{
-			Label: printable.Count(omitted, "more template"), Text: "not selected", Paint: colors.Faint,
-		})
+		branches = append(branches, printer.Branch{Label: printable.Count(omitted, "more template"), Text: "not selected"})
 	}
 	return branches
 }
 
-func relationBranch(relation *templates.Relation, colors printer.Palette) printer.Branch {
-	branch := printer.Branch{Label: relation.Template, Text: relationText(relation), Paint: colors.Faint}
+func relationBranch(relation *templates.Relation) printer.Branch {
+	branch := printer.Branch{Label: relation.Template, Text: relationText(relation)}
 	if relation.Match != nil && relation.Reason != "" {
 		branch.Children = append(branch.Children, printer.Branch{Text: printer.Sentence(relation.Reason)})
 	}
@@ -162,12 +160,10 @@ func relationBranch(relation *templates.Relation, colors printer.Palette) printe
 		branch.Children = append(branch.Children, printer.Branch{Text: relation.Note})
 	}
 	if relation.Problem != "" {
-		branch.Children = append(branch.Children, printer.Branch{Label: "Fails", Text: relation.Problem, Paint: colors.Red})
+		branch.Children = append(branch.Children, printer.Branch{Label: "Fails", Text: relation.Problem})
 	}
 	for _, failure := range relation.Failures {
-		branch.Children = append(branch.Children, printer.Branch{
-			Label: failureLabel(failure), Text: failureText(failure), Paint: colors.Red,
-		})
+		branch.Children = append(branch.Children, printer.Branch{Label: failureLabel(failure), Text: failureText(failure)})
 	}
 	return branch
 }

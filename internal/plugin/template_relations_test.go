@@ -35,7 +35,7 @@ func TestRelationBranches(t *testing.T) {
 		{Template: "outdated", Match: selected, Revision: "0", UpdateRevision: "1", IsOutdated: true, Note: "The rollout is paused."},
 		{Template: "unread", Revision: "2"},
 	}
-	g.Expect(printer.RenderTree(relationBranches(relations, printer.Palette{IsPlain: true}), 100)).To(Equal(
+	g.Expect(printer.RenderTree(relationBranches(relations))).To(Equal(
 		`failing: selected, not applied yet
   Fails: object quota: Forbidden: no permission
   Conflicts: Conflict: another client

@@ -7,7 +7,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"maps"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
@@ -50,9 +49,7 @@ those in the cluster; the namespace does not need to exist.`,
   kubectl nslifecycle template render -f team.yaml --namespace=shop | diff expected.yaml -`,
 		Args:              options.validate,
 		ValidArgsFunction: session.completeTemplate,
-		RunE: func(command *cobra.Command, args []string) error {
-			return options.run(command.Context(), args)
-		},
+		RunE:              runWithContext(options.run),
 	}
 	options.addFlag(command)
 	flags := command.Flags()
@@ -84,10 +81,9 @@ func (o *templateRenderOptions) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	if len(o.labels) > 0 && namespace.Labels == nil {
-		namespace.Labels = map[string]string{}
+	for key, value := range o.labels {
+		metav1.SetMetaDataLabel(&namespace.ObjectMeta, key, value)
 	}
-	maps.Copy(namespace.Labels, o.labels)
 	if o.requestedBy != "" {
 		metav1.SetMetaDataAnnotation(&namespace.ObjectMeta, v1alpha1.AnnotationRequestedBy, o.requestedBy)
 	}

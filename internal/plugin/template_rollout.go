@@ -16,15 +16,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/dynamic"
 	appsv1client "k8s.io/client-go/kubernetes/typed/apps/v1"
 	"k8s.io/utils/ptr"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
-	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/plugin/printer"
 	"github.com/nslifecycle/nslifecycle/internal/plugin/templates"
 	"github.com/nslifecycle/nslifecycle/internal/shell"
@@ -173,7 +170,7 @@ func (o *templateRolloutOptions) revisions(
 	if err != nil {
 		return nil, err
 	}
-	namespace, err := o.systemNamespace(ctx)
+	namespace, _, err := o.operatorNamespaces(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -186,29 +183,20 @@ func (o *templateRolloutOptions) revisions(
 	return templates.Revisions(object, list.Items), nil
 }
 
-func (s *session) systemNamespace(ctx context.Context) (string, error) {
-	system, _, err := s.operatorNamespaces(ctx)
-	return system, err
-}
-
 // operatorNamespaces returns the namespace of the operator, and that of the sources of copies.
 func (s *session) operatorNamespaces(ctx context.Context) (system, source string, err error) {
-	client, err := newClient(s, dynamic.NewForConfig)
+	reader, err := s.operatorClient()
 	if err != nil {
 		return "", "", err
 	}
-	set, err := client.Resource(internalv1alpha1.GroupVersion.WithResource("namespaceinitializersets")).
-		Get(ctx, internalv1alpha1.EffectiveSetName, metav1.GetOptions{})
+	set, err := effectiveSet(ctx, reader)
+	if err == nil && set.SystemNamespace == "" {
+		err = fmt.Errorf("the operator has not started yet: NamespaceInitializerSet %q has no systemNamespace", set.Name)
+	}
 	if err != nil {
-		return "", "", fmt.Errorf("failed to read the namespace of the operator: %w", err)
+		return "", "", err
 	}
-	system, _, _ = unstructured.NestedString(set.Object, "systemNamespace")
-	if system == "" {
-		return "", "", fmt.Errorf("the operator has not started yet: NamespaceInitializerSet %q has no systemNamespace",
-			internalv1alpha1.EffectiveSetName)
-	}
-	source, _, _ = unstructured.NestedString(set.Object, "sourceNamespace")
-	return system, source, nil
+	return set.SystemNamespace, set.SourceNamespace, nil
 }
 
 // history prints the revisions of a NamespaceTemplate, or the content of one.

@@ -70,15 +70,14 @@ or has failures, 1 error.`,
   kubectl nslifecycle template status team -o json | jq -r '.outdated[]'`,
 		Args:              oneTemplate,
 		ValidArgsFunction: session.completeTemplate,
-		RunE: func(command *cobra.Command, args []string) error {
-			return options.run(command.Context(), args[0])
-		},
+		RunE:              runWithContext(options.run),
 	}
 	options.output.AddFlag(command)
 	return command
 }
 
-func (o *templateStatusOptions) run(ctx context.Context, name string) error {
+func (o *templateStatusOptions) run(ctx context.Context, args []string) error {
+	name := args[0]
 	reader, object, err := o.template(ctx, name)
 	if err != nil {
 		return err
@@ -148,10 +147,9 @@ func isBlocked(status *templateStatus) bool {
 
 func (o *templateStatusOptions) print(object *v1alpha1.NamespaceTemplate, status *templateStatus) error {
 	var text bytes.Buffer
-	width, colors := printer.TextWidth(o.Out), printer.NewPalette(o.Out)
 	fmt.Fprintln(&text, printer.Wrap(fmt.Sprintf("NamespaceTemplate %s, revision %s, access %s, ServiceAccount %s",
 		object.Name, cmp.Or(status.UpdateRevision, "<unknown>"),
-		cmp.Or(object.Spec.Access, v1alpha1.AccessOpen), object.Spec.ServiceAccountName), width))
+		cmp.Or(object.Spec.Access, v1alpha1.AccessOpen), object.Spec.ServiceAccountName)))
 	if status.CurrentRevision != "" && status.CurrentRevision != status.UpdateRevision {
 		fmt.Fprintf(&text, "New namespaces get revision %s until the rollout has completed.\n", status.CurrentRevision)
 	}
@@ -161,32 +159,31 @@ func (o *templateStatusOptions) print(object *v1alpha1.NamespaceTemplate, status
 		fmt.Fprintln(&text)
 	}
 	for i := range status.Conditions {
-		writeCondition(&text, &status.Conditions[i], width, colors)
+		writeCondition(&text, &status.Conditions[i])
 	}
 	if counts := status.Namespaces; counts != nil {
 		fmt.Fprintf(&text, "\nNamespaces: %d desired, %d updated, %d outdated, %d failed, %d conflicted.\n", counts.Desired,
-			counts.Updated, counts.Outdated, counts.Failed,
-			counts.Conflicted)
+			counts.Updated, counts.Outdated, counts.Failed, counts.Conflicted)
 	}
-	writeNames(&text, "Without this revision: %s", status.Outdated, width)
-	writeNames(&text, "Selected, but not created with the template, whose scope is NewNamespaces: %s", status.Late, width)
+	writeNames(&text, "Without this revision: %s", status.Outdated)
+	writeNames(&text, "Selected, but not created with the template, whose scope is NewNamespaces: %s", status.Late)
 	nearly := make([]string, 0, len(status.NearlySelected))
 	for _, one := range status.NearlySelected {
 		nearly = append(nearly, fmt.Sprintf("%s (%s)", one.Namespace, one.Reason))
 	}
-	writeNames(&text, "Nearly selected: %s", nearly, width)
+	writeNames(&text, "Nearly selected: %s", nearly)
 	retained := make([]string, 0, len(status.Retained))
 	for _, one := range status.Retained {
 		retained = append(retained, fmt.Sprintf("%s in %s", one, one.Namespace))
 	}
-	writeNames(&text, "No longer contained, but not deleted: %s", retained, width)
-	writeFailures(&text, status.Failures, width)
+	writeNames(&text, "No longer contained, but not deleted: %s", retained)
+	writeFailures(&text, status.Failures)
 	_, err := o.Out.Write(text.Bytes())
 	return err
 }
 
 // writeNames writes the first names of namespaces, if there are any.
-func writeNames(text *bytes.Buffer, format string, all []string, width int) {
+func writeNames(text *bytes.Buffer, format string, all []string) {
 	if len(all) == 0 {
 		return
 	}
@@ -195,28 +192,18 @@ func writeNames(text *bytes.Buffer, format string, all []string, width int) {
 	if more := len(all) - len(names); more > 0 {
 		list += fmt.Sprintf(", and %d more", more)
 	}
-	fmt.Fprintln(text, printer.Wrap(fmt.Sprintf(format, list), width))
+	fmt.Fprintln(text, printer.Wrap(fmt.Sprintf(format, list)))
 }
 
 // writeCondition writes a condition. Its message can have several lines, for example missing RBAC rules.
-func writeCondition(text *bytes.Buffer, condition *metav1.Condition, width int, colors printer.Palette) {
+func writeCondition(text *bytes.Buffer, condition *metav1.Condition) {
 	const column = 22
-	status := fmt.Sprintf("%-7s", condition.Status)
-	isGood := condition.Status == metav1.ConditionTrue
-	switch condition.Type {
-	case v1alpha1.ConditionProgressing, v1alpha1.ConditionConflicted, v1alpha1.ConditionStalled:
-		isGood = condition.Status == metav1.ConditionFalse
-	}
-	if !isGood {
-		status = colors.Yellow(status)
-	}
-	indent := strings.Repeat(" ", column)
-	message := strings.ReplaceAll(printer.Wrap(condition.Message, width-column), "\n", "\n"+indent)
-	fmt.Fprintf(text, "%-*s %s%s\n", column-len("Unknown")-1, condition.Type, status, message)
+	message := strings.TrimSpace(printer.WrapIndented(condition.Message, strings.Repeat(" ", column)))
+	fmt.Fprintf(text, "%-*s %-7s%s\n", column-len("Unknown")-1, condition.Type, condition.Status, message)
 }
 
 // writeFailures writes each failure with its whole message, and what ends it.
-func writeFailures(text *bytes.Buffer, failures []v1alpha1.TemplateFailure, width int) {
+func writeFailures(text *bytes.Buffer, failures []v1alpha1.TemplateFailure) {
 	for _, failure := range failures {
 		message := "namespace/" + failure.Namespace
 		if failure.Object != "" {
@@ -226,6 +213,6 @@ func writeFailures(text *bytes.Buffer, failures []v1alpha1.TemplateFailure, widt
 		if remedy := (template.Problem{Reason: failure.Reason, Message: failure.Message}).Remedy(); remedy != "" {
 			message = strings.TrimSuffix(message, ".") + ". To fix it, " + remedy + "."
 		}
-		fmt.Fprintf(text, "\n%s\n", printer.Wrap(printable.Escape(message), width))
+		fmt.Fprintf(text, "\n%s\n", printer.Wrap(printable.Escape(message)))
 	}
 }

@@ -48,9 +48,7 @@ Exit status: 0 success, 3 waiting cannot help or the deletion is blocked at the 
   kubectl nslifecycle wait shop --for=delete`,
 		Args:              oneNamespace,
 		ValidArgsFunction: session.completeNamespace,
-		RunE: func(command *cobra.Command, args []string) error {
-			return options.run(command.Context(), args[0])
-		},
+		RunE:              runWithContext(options.run),
 	}
 	flags := command.Flags()
 	flags.StringVar(&options.target, "for", forReady,
@@ -60,7 +58,8 @@ Exit status: 0 success, 3 waiting cannot help or the deletion is blocked at the 
 	return command
 }
 
-func (o *waitOptions) run(ctx context.Context, name string) error {
+func (o *waitOptions) run(ctx context.Context, args []string) error {
+	name := args[0]
 	if !slices.Contains(waitTargets, o.target) {
 		return fmt.Errorf("invalid --for value %q; must be one of %s", o.target, strings.Join(waitTargets, ", "))
 	}

@@ -320,7 +320,7 @@ var _ = Describe("delete", func() {
 		Expect(refused.code).To(Equal(1))
 		Expect(refused.stderr).To(And(HavePrefix(`error: namespace "`+namespace.Name+`" was not deleted`),
 			ContainSubstring("label nslifecycle.dev/deletion-protection "), HaveSuffix(" "+removal+"\n")))
-		Expect(adminUser.run(ctx, "list", "-o", "wide", "-l", "nslifecycle.dev/deletion-protection").stdout).To(MatchRegexp(`yes +<never>`))
+		Expect(adminUser.run(ctx, "list", "-o", "wide", "-l", "nslifecycle.dev/deletion-protection").stdout).To(MatchRegexp(`yes +<none>`))
 
 		_, err = plane.Kubectl(ctx, plane.Admin.Config, strings.Fields(removal)[1:]...)
 		Expect(err).NotTo(HaveOccurred())

@@ -277,7 +277,7 @@ var _ = Describe("template", Ordered, ContinueOnFailure, func() {
 		immutable("8")
 		compared := user.run(ctx, "template", "diff", "-f", writeTemplate(user, before))
 		Expect(compared.code).To(BeZero(), compared.stdout)
-		Expect(compared.stdout).To(And(MatchRegexp(`Objects +0 +0 +1 +0 +0 +0 +0\n`), ContainSubstring("and creates it again")))
+		Expect(compared.stdout).To(And(MatchRegexp(`Objects +1 +0 +1 +0 +0 +0 +0\n`), ContainSubstring("and creates it again")))
 		applied := &v1alpha1.NamespaceTemplate{}
 		Expect(admin.Get(ctx, client.ObjectKeyFromObject(before), applied)).To(Succeed())
 		patch := client.MergeFrom(applied.DeepCopy())

@@ -34,10 +34,6 @@ const (
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-func plainScreen() printer.Screen {
-	return printer.Screen{Columns: 500, Colors: printer.Palette{IsPlain: true}, Now: noon}
-}
-
 var (
 	configMaps = resourceType("", "configmaps", "ConfigMap")
 	widgets    = resourceType("example.com", "widgets", "Widget")
@@ -365,12 +361,12 @@ func TestRender(t *testing.T) {
 	state.objects = append(state.objects, notDeleted(terminating(configMaps, "b", hold)))
 	plan, err := computePlan(state, Removal{Finalizer: hold}, Permissions{})
 	g.Expect(err).NotTo(HaveOccurred())
-	_, text, _ := strings.Cut(Render(plan, plainScreen()), "Plan\n\n")
+	_, text, _ := strings.Cut(Render(plan, printer.Palette{IsPlain: true}, noon), "Plan\n\n")
 	expected := "" +
 		"Remove: finalizer example.com/hold\n" +
 		"  - from configmaps/a\n" +
 		"Kept on objects that are not being deleted: configmaps/b\n" +
-		"Result: " + textResult(plan) + "\n" +
+		printer.RenderTree([]printer.Branch{{Label: "Result", Text: textResult(plan)}}) +
 		"Consequences:\n" +
 		"  - A bucket.\n"
 	g.Expect(text).To(Equal(expected))
@@ -381,7 +377,7 @@ func TestRender(t *testing.T) {
 	plan, err = computePlan(state, Removal{NamespaceFinalizer: "kubernetes"}, Permissions{})
 	g.Expect(err).NotTo(HaveOccurred())
 	plan.HeldBy = nil
-	_, text, _ = strings.Cut(Render(plan, plainScreen()), "Plan\n\n")
+	_, text, _ = strings.Cut(Render(plan, printer.Palette{IsPlain: true}, noon), "Plan\n\n")
 	for _, expected := range []string{
 		"Remove: " + describeNamespaceFinalizer("kubernetes") + "\n",
 		"Result: " + textResult(plan) + "\n",

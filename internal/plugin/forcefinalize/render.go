@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 	"github.com/nslifecycle/nslifecycle/internal/plugin/printer"
@@ -58,54 +59,54 @@ func textResult(plan *Plan) string {
 }
 
 // Render returns the diagnosis and the plan as text.
-func Render(plan *Plan, screen printer.Screen) string {
+func Render(plan *Plan, colors printer.Palette, now time.Time) string {
 	var out strings.Builder
-	out.WriteString(printer.RenderDiagnosis(plan.Diagnosis, screen))
+	out.WriteString(printer.RenderDiagnosis(plan.Diagnosis, colors, now))
 	out.WriteString("\n")
 	heading, branches := "Plan", planBranches
 	if plan.Removal == nil {
 		heading, branches = "Finalizers that can be removed by force, least harmful first", candidateBranches
 	}
-	out.WriteString(screen.Colors.Bold(heading) + "\n\n")
-	out.WriteString(printer.RenderTree(branches(plan, screen.Colors), screen.Columns))
+	out.WriteString(heading + "\n\n")
+	out.WriteString(printer.RenderTree(branches(plan)))
 	return out.String()
 }
 
-func candidateBranches(plan *Plan, colors printer.Palette) []printer.Branch {
+func candidateBranches(plan *Plan) []printer.Branch {
 	if len(plan.Candidates) == 0 {
 		return []printer.Branch{{Text: "None: neither the Namespace nor the objects found in it have a finalizer."}}
 	}
 	var branches []printer.Branch
 	for _, candidate := range plan.Candidates {
 		branches = append(branches, printer.Branch{
-			Label: printer.Capitalize(candidate.String()), Text: candidate.Effect, Paint: colors.Bold,
-			Children: []printer.Branch{{Text: candidate.Command, IsVerbatim: true, Paint: colors.Cyan}},
+			Label: printer.Capitalize(candidate.String()), Text: candidate.Effect,
+			Children: []printer.Branch{{Text: candidate.Command, IsVerbatim: true}},
 		})
 	}
 	return branches
 }
 
-func planBranches(plan *Plan, colors printer.Palette) []printer.Branch {
-	remove := printer.Branch{Label: "Remove", Text: plan.Removal.String(), Paint: colors.Bold}
+func planBranches(plan *Plan) []printer.Branch {
+	remove := printer.Branch{Label: "Remove", Text: plan.Removal.String()}
 	for _, group := range groupByType(plan.Targets) {
 		remove.Children = append(remove.Children, printer.Branch{Text: "from " + listGroup(group)})
 	}
 	branches := []printer.Branch{remove}
 	if len(plan.NotDeleted) > 0 {
 		branches = append(branches, printer.Branch{
-			Label: "Kept on objects that are not being deleted", Text: ListObjects(plan.NotDeleted), Paint: colors.Bold,
+			Label: "Kept on objects that are not being deleted", Text: ListObjects(plan.NotDeleted),
 		})
 	}
-	branches = append(branches, printer.Branch{Label: "Result", Text: textResult(plan), Paint: colors.Bold})
+	branches = append(branches, printer.Branch{Label: "Result", Text: textResult(plan)})
 	if len(plan.Orphans) > 0 {
-		orphans := printer.Branch{Label: fmt.Sprintf("Orphaned objects (%d)", len(plan.Orphans)), Paint: colors.Red}
+		orphans := printer.Branch{Label: fmt.Sprintf("Orphaned objects (%d)", len(plan.Orphans))}
 		for _, group := range groupByType(plan.Orphans) {
 			orphans.Children = append(orphans.Children, printer.Branch{Text: listGroup(group)})
 		}
 		branches = append(branches, orphans)
 	}
 	if len(plan.Losses) > 0 {
-		losses := printer.Branch{Label: "Consequences", Paint: colors.Bold}
+		losses := printer.Branch{Label: "Consequences"}
 		for _, loss := range plan.Losses {
 			losses.Children = append(losses.Children, printer.Branch{Text: loss})
 		}

@@ -16,20 +16,20 @@ import (
 )
 
 // RenderDiagnosis returns the state of a namespace and its findings as text.
-func RenderDiagnosis(result *diagnosis.Diagnosis, screen Screen) string {
+func RenderDiagnosis(result *diagnosis.Diagnosis, colors Palette, now time.Time) string {
 	var out strings.Builder
-	fmt.Fprintf(&out, "Namespace %s: %s, %s\n", screen.Colors.Bold(result.Namespace),
-		stateText(result, screen.Now), colorState(result.Result, screen.Colors))
-	for _, line := range wrap(printable.Escape(summaryText(result)), screen.Columns) {
+	state, health := stateText(result, now), colorState(result.Result, colors)
+	fmt.Fprintf(&out, "Namespace %s: %s, %s\n", result.Namespace, state, health)
+	for _, line := range wrap(printable.Escape(summaryText(result)), MaxTextWidth) {
 		out.WriteString(line + "\n")
 	}
 	for i := range result.Findings {
 		out.WriteString("\n")
 		finding := &result.Findings[i]
-		for _, line := range wrap(printable.Escape(finding.Message), screen.Columns) {
-			out.WriteString(colorFinding(finding, screen.Colors)(line) + "\n")
+		for _, line := range wrap(printable.Escape(finding.Message), MaxTextWidth) {
+			out.WriteString(colorFinding(finding, colors)(line) + "\n")
 		}
-		writeBranches(&out, findingBranches(finding, result.Namespace, screen.Colors), Continuation, screen.Columns)
+		writeBranches(&out, findingBranches(finding, result.Namespace), Continuation)
 	}
 	return out.String()
 }
@@ -85,23 +85,26 @@ func FindingCause(finding *diagnosis.Finding) string {
 }
 
 // findingBranches returns what is printed below the message of a finding.
-func findingBranches(finding *diagnosis.Finding, namespace string, colors Palette) []Branch {
-	branches := []Branch{{Label: "Cause", Text: FindingCause(finding), Paint: colors.Faint}}
+func findingBranches(finding *diagnosis.Finding, namespace string) []Branch {
+	branches := []Branch{{Label: "Cause", Text: FindingCause(finding)}}
 	if len(finding.Objects) > 0 {
-		branches = append(branches, Branch{
-			Label: "Objects", Text: ListObjects(finding.Objects, finding.Count, namespace), Paint: colors.Faint,
-		})
+		objects := ListObjects(finding.Objects, finding.Count, namespace)
+		branches = append(branches, Branch{Label: "Objects", Text: objects})
 	}
-	var evidence []string
+	evidence := Branch{Label: "Evidence"}
 	for i, one := range finding.Evidence {
 		if !repeats(one.Text, finding.Evidence[:i]) {
-			evidence = append(evidence, strings.ToLower(string(one.Rank))+": "+one.Text)
+			evidence.Children = append(evidence.Children, Branch{Text: strings.ToLower(string(one.Rank)) + ": " + one.Text})
 		}
 	}
-	branches = append(branches, textBranches("Evidence", evidence, colors)...)
-	branches = append(branches, remedyBranches(finding, colors)...)
+	inspect, resolve := remedyBranches(finding)
+	for _, group := range []Branch{evidence, inspect, resolve} {
+		if len(group.Children) > 0 {
+			branches = append(branches, group)
+		}
+	}
 	if finding.Loss != "" {
-		branches = append(branches, Branch{Label: labelLoss, Text: finding.Loss, Paint: colors.Faint})
+		branches = append(branches, Branch{Label: labelLoss, Text: finding.Loss})
 	}
 	return branches
 }
@@ -116,27 +119,15 @@ func repeats(text string, earlier []diagnosis.Evidence) bool {
 	})
 }
 
-// textBranches returns a branch with a child for each text, or no branch without texts.
-func textBranches(label string, texts []string, colors Palette) []Branch {
-	if len(texts) == 0 {
-		return nil
-	}
-	node := Branch{Label: label, Paint: colors.Faint}
-	for _, text := range texts {
-		node.Children = append(node.Children, Branch{Text: text})
-	}
-	return []Branch{node}
-}
-
 // remedyBranches returns a branch for the remedies that change nothing, and one for all others.
-func remedyBranches(finding *diagnosis.Finding, colors Palette) []Branch {
-	inspect, resolve := Branch{Label: labelInspect, Paint: colors.Faint}, Branch{Label: labelResolve, Paint: colors.Faint}
+func remedyBranches(finding *diagnosis.Finding) (inspect, resolve Branch) {
+	inspect, resolve = Branch{Label: labelInspect}, Branch{Label: labelResolve}
 	for _, remedy := range finding.Remedies {
 		group := &inspect
 		if remedy.Changes {
 			group = &resolve
 		}
-		command := Branch{Text: remedy.Command, IsVerbatim: true, Paint: colors.Cyan}
+		command := Branch{Text: remedy.Command, IsVerbatim: true}
 		switch {
 		case remedy.Text == "":
 			group.Children = append(group.Children, command)
@@ -146,7 +137,7 @@ func remedyBranches(finding *diagnosis.Finding, colors Palette) []Branch {
 			group.Children = append(group.Children, Branch{Text: remedy.Text + ":", Children: []Branch{command}})
 		}
 	}
-	return slices.DeleteFunc([]Branch{inspect, resolve}, func(group Branch) bool { return len(group.Children) == 0 })
+	return inspect, resolve
 }
 
 // Labels of a finding.

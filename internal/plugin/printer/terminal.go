@@ -10,7 +10,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"time"
 
 	"golang.org/x/term"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -18,46 +17,16 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/printable"
 )
 
-// MaxTextWidth is the maximum width of sentences, and the width of a stream that is not a terminal.
+// MaxTextWidth is the maximum width of sentences.
 const MaxTextWidth = 100
 
-// Screen describes the stream for which text is rendered.
-type Screen struct {
-	// Columns is the width to which text is wrapped.
-	Columns int
-	Colors  Palette
-	// Now is the current time, for computing ages.
-	Now time.Time
-}
-
-// NewScreen returns the Screen for a stream.
-func NewScreen(out io.Writer) Screen {
-	return Screen{Columns: TextWidth(out), Colors: NewPalette(out), Now: time.Now()}
-}
-
-// IsTerminal reports whether a stream is a terminal.
+// IsTerminal reports whether a stream is a terminal, even if EscapeStreams has wrapped it.
 func IsTerminal(of any) bool {
-	file, ok := fileOf(of)
-	return ok && term.IsTerminal(int(file.Fd()))
-}
-
-// TextWidth returns the width to which sentences are wrapped: that of the terminal, and at most MaxTextWidth.
-func TextWidth(of any) int {
-	if file, ok := fileOf(of); ok {
-		if columns, _, err := term.GetSize(int(file.Fd())); err == nil && columns > 0 {
-			return min(columns, MaxTextWidth)
-		}
-	}
-	return MaxTextWidth
-}
-
-// fileOf returns the file of stdin, stdout or stderr, even if EscapeStreams has wrapped it.
-func fileOf(of any) (file *os.File, ok bool) {
 	if escaped, isStream := of.(stream); isStream {
 		of = escaped.Writer
 	}
-	file, ok = of.(*os.File)
-	return file, ok
+	file, ok := of.(*os.File)
+	return ok && term.IsTerminal(int(file.Fd()))
 }
 
 // Palette adds colors to text. The zero value adds colors.
@@ -77,15 +46,6 @@ func (p Palette) Green(text string) string { return p.paint("32", text) }
 
 // Yellow returns text in yellow.
 func (p Palette) Yellow(text string) string { return p.paint("33", text) }
-
-// Cyan returns text in cyan.
-func (p Palette) Cyan(text string) string { return p.paint("36", text) }
-
-// Faint returns text with decreased intensity.
-func (p Palette) Faint(text string) string { return p.paint("2", text) }
-
-// Bold returns text in bold.
-func (p Palette) Bold(text string) string { return p.paint("1", text) }
 
 func (p Palette) paint(code, text string) string {
 	if p.IsPlain || text == "" {

@@ -61,33 +61,29 @@ func ListObjects(objects []diagnosis.Object, total int, namespace string) string
 // Continuation is the indentation of the second and further lines of a message.
 const Continuation = "  "
 
-// Wrap wraps text to the given number of columns, and indents all lines except the first, so that
-// they do not look like separate messages.
-func Wrap(text string, columns int) string {
-	return wrapLines(text, columns, func(line string) (string, string) { return line, "" })
+// Wrap wraps text to MaxTextWidth, and indents all lines except the first, so that they do not look like separate
+// messages.
+func Wrap(text string) string { return wrapLines(text, MaxTextWidth, false) }
+
+// WrapIndented is like Wrap, with an indentation before each line.
+func WrapIndented(text, indent string) string {
+	return indent + strings.ReplaceAll(wrapLines(text, MaxTextWidth-len(indent), false), "\n", "\n"+indent)
 }
 
 // WrapCommand is like Wrap, except that a command at the end of a line, after a colon, gets its own line, so
 // that users can copy it. It must not be used for text that other users can choose, in which a command would
 // look like a proposal of the plugin.
-func WrapCommand(text string, columns int) string {
-	return wrapLines(text, columns, func(line string) (string, string) {
-		at := strings.LastIndex(line, ": "+shell.Program)
-		if at < 0 || len([]rune(line)) <= columns-len(Continuation) || !shell.IsSafe(line[at+2:]) {
-			return line, ""
-		}
-		return line[:at+1], line[at+2:]
-	})
-}
+func WrapCommand(text string) string { return wrapLines(text, MaxTextWidth, true) }
 
-func wrapLines(text string, columns int, cutCommand func(line string) (string, string)) string {
+func wrapLines(text string, columns int, separatesCommands bool) string {
 	var lines []string
 	for line := range strings.SplitSeq(text, "\n") {
-		line, command := cutCommand(line)
-		lines = append(lines, wrap(line, columns-len(Continuation))...)
-		if command != "" {
-			lines = append(lines, command)
+		at := strings.LastIndex(line, ": "+shell.Program)
+		if separatesCommands && at >= 0 && len([]rune(line)) > columns-len(Continuation) && shell.IsSafe(line[at+2:]) {
+			lines = append(append(lines, wrap(line[:at+1], columns-len(Continuation))...), line[at+2:])
+			continue
 		}
+		lines = append(lines, wrap(line, columns-len(Continuation))...)
 	}
 	return strings.Join(lines, "\n"+Continuation)
 }
@@ -97,69 +93,50 @@ func wrapLines(text string, columns int, cutCommand func(line string) (string, s
 func wrap(text string, columns int) []string {
 	const space, noBreakSpace = " ", "\u00a0"
 	text = strings.ReplaceAll(text, space+shell.Program, noBreakSpace+shell.Program)
-	wrapped := wordwrap.WrapString(text, uint(max(columns, minWrapWidth)))
+	wrapped := wordwrap.WrapString(text, uint(columns))
 	return strings.Split(strings.ReplaceAll(wrapped, noBreakSpace+shell.Program, space+shell.Program), "\n")
 }
-
-// minWrapWidth is the minimum width to which text is wrapped. Narrower columns are harder to read
-// than lines that the terminal wraps.
-const minWrapWidth = 30
 
 // Branch is a node of a tree.
 type Branch struct {
 	// Label precedes the text. A branch without a label is an element of a list.
 	Label string
 	Text  string
-	// Paint colors the label or, without a label, the text. A nil function applies no color.
-	Paint func(string) string
 	// IsVerbatim prevents wrapping. It is used for commands that users copy.
 	IsVerbatim bool
 	Children   []Branch
 }
 
-// RenderTree renders branches as a tree that is wrapped to the given number of columns. Branches are
-// indented below their parent. Lines have no other prefix, so that users can copy whole lines.
-func RenderTree(branches []Branch, columns int) string {
+// RenderTree renders branches as a tree. Branches are indented below their parent. Lines have no other prefix, so that
+// users can copy whole lines.
+func RenderTree(branches []Branch) string {
 	var out strings.Builder
-	writeBranches(&out, branches, "", columns)
+	writeBranches(&out, branches, "")
 	return out.String()
 }
 
-func writeBranches(out *strings.Builder, branches []Branch, indent string, columns int) {
+func writeBranches(out *strings.Builder, branches []Branch, indent string) {
 	for i := range branches {
 		first, below := indent, indent+Continuation
 		if branches[i].Label == "" && !branches[i].IsVerbatim {
 			first += "- "
 		}
-		for _, line := range branches[i].lines(columns - len(below)) {
+		for _, line := range branches[i].lines(MaxTextWidth - len(below)) {
 			out.WriteString(strings.TrimRight(first+line, " ") + "\n")
 			first = below
 		}
-		writeBranches(out, branches[i].Children, below, columns)
+		writeBranches(out, branches[i].Children, below)
 	}
 }
 
-// lines returns the label and the text of a branch, first wrapped and then colored.
+// lines returns the label and the text of a branch.
 func (b *Branch) lines(columns int) []string {
-	text, label := printable.Escape(b.Text), printable.Escape(b.Label)
-	if label != "" {
-		label += ":"
-		text = strings.TrimSuffix(label+" "+text, " ")
+	text := printable.Escape(b.Text)
+	if b.Label != "" {
+		text = strings.TrimSuffix(printable.Escape(b.Label)+": "+text, " ")
 	}
-	lines := []string{text}
-	if !b.IsVerbatim {
-		lines = wrap(text, columns)
+	if b.IsVerbatim {
+		return []string{text}
 	}
-	if b.Paint == nil {
-		return lines
-	}
-	for i, line := range lines {
-		switch {
-		case label == "":
-			lines[i] = b.Paint(line)
-		case i == 0 && strings.HasPrefix(line, label):
-			lines[i] = b.Paint(label) + strings.TrimPrefix(line, label)
-		}
-	}
-	return lines
+	return wrap(text, columns)
 }

@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
@@ -129,9 +130,9 @@ func (t *Template) SetParameters(namespace *corev1.Namespace, values map[string]
 		switch {
 		case !ok:
 		case parameter.LabelKey != "":
-			set(&namespace.Labels, parameter.LabelKey, value)
+			metav1.SetMetaDataLabel(&namespace.ObjectMeta, parameter.LabelKey, value)
 		default:
-			set(&namespace.Annotations, v1alpha1.PrefixParameter+parameter.Name, value)
+			metav1.SetMetaDataAnnotation(&namespace.ObjectMeta, v1alpha1.PrefixParameter+parameter.Name, value)
 		}
 	}
 	for name := range values {
@@ -141,13 +142,6 @@ func (t *Template) SetParameters(namespace *corev1.Namespace, values map[string]
 		}
 	}
 	return errors.Join(errs...)
-}
-
-func set(entries *map[string]string, key, value string) {
-	if *entries == nil {
-		*entries = map[string]string{}
-	}
-	(*entries)[key] = value
 }
 
 // parameterName is the pattern of the names of parameters in the API.
