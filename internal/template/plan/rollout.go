@@ -29,7 +29,7 @@ type Rollout struct {
 	CanariesUpdated metav1.Time
 	Settings        v1alpha1.TemplateRollout
 	// Failing is the number of Namespaces in which the latest revision fails, and FailingCanaries the number of canaries
-	// among them.
+	// among them, see FailsInCanary.
 	Failing, FailingCanaries int
 }
 
@@ -92,7 +92,7 @@ func (r Rollout) Fails(last Outcome) bool {
 // FailsInCanary reports whether the latest revision fails in a canary. A watch that has not listed all objects yet, for
 // example after a restart, does not concern the revision, and must not start the time again.
 func (r Rollout) FailsInCanary(last Outcome) bool {
-	return last.IsCanary && r.Fails(last) && slices.ContainsFunc(last.Problems, func(found template.Problem) bool {
+	return last.IsCanary && r.isIncomplete(last) && slices.ContainsFunc(last.Problems, func(found template.Problem) bool {
 		return !found.IsLocal() && found.Reason != v1alpha1.ReasonWatchNotSynced
 	})
 }
