@@ -195,6 +195,13 @@ func TestConfigurationReconcile(t *testing.T) {
 			},
 			wantWrites: []string{"update " + ofRBAC}, wantRetry: verificationTimeout,
 		},
+		"the source namespace has changed": {
+			server: configurationServer{
+				configurations: configurations{known},
+				set:            changed(func(set *internalv1alpha1.NamespaceInitializerSet) { set.SourceNamespace = "elsewhere" }),
+			},
+			wantWrites: []string{"update " + ofRBAC}, wantRetry: verificationTimeout,
+		},
 		"the user name of the operator has changed": {
 			server: configurationServer{
 				configurations: configurations{known},
@@ -270,7 +277,7 @@ func TestConfigurationReconcile(t *testing.T) {
 			reconciler := &ConfigurationReconciler{
 				Clock:  clocktesting.NewFakePassiveClock(now),
 				Client: test.server.client(), Live: test.server.client(),
-				HealthChecker: newHealthChecker(), SystemNamespace: systemNamespace,
+				HealthChecker: newHealthChecker(), SystemNamespace: systemNamespace, SourceNamespace: sourceNamespace,
 				Recorder: events.NewFakeRecorder(10),
 			}
 			result, err := reconciler.Reconcile(t.Context(), ctrl.Request{})
@@ -294,7 +301,7 @@ func TestConfigurationReconcileWithOutdatedCache(t *testing.T) {
 	reconciler := &ConfigurationReconciler{
 		Clock:  clocktesting.NewFakePassiveClock(now),
 		Client: cached.client(), Live: live.client(),
-		SystemNamespace: systemNamespace, Recorder: events.NewFakeRecorder(10),
+		SystemNamespace: systemNamespace, SourceNamespace: sourceNamespace, Recorder: events.NewFakeRecorder(10),
 	}
 	result, err := reconciler.Reconcile(t.Context(), ctrl.Request{})
 	g.Expect(err).NotTo(HaveOccurred())
@@ -313,7 +320,7 @@ func TestConfigurationReconcileWithoutVerification(t *testing.T) {
 	clock := clocktesting.NewFakeClock(now)
 	reconciler := &ConfigurationReconciler{
 		Clock: clock, Client: server.client(), Live: server.client(), HealthChecker: newHealthChecker(),
-		SystemNamespace: systemNamespace, Recorder: events.NewFakeRecorder(10),
+		SystemNamespace: systemNamespace, SourceNamespace: sourceNamespace, Recorder: events.NewFakeRecorder(10),
 	}
 	expect := func(retryAfter time.Duration, writes ...string) {
 		t.Helper()
@@ -390,7 +397,7 @@ func TestConfigurationReconcileReportsHealth(t *testing.T) {
 	recorder := events.NewFakeRecorder(10)
 	reconciler := &ConfigurationReconciler{
 		Clock:  clocktesting.NewFakePassiveClock(now),
-		Client: c, Live: c, SystemNamespace: systemNamespace, Recorder: recorder,
+		Client: c, Live: c, SystemNamespace: systemNamespace, SourceNamespace: sourceNamespace, Recorder: recorder,
 		HealthChecker: &initializerhealth.Checker{Client: newFakeClient(interceptor.Funcs{}), Live: newFakeClient(interceptor.Funcs{}), Clock: passive},
 	}
 	result, err := reconciler.Reconcile(t.Context(), requestFor(internalv1alpha1.EffectiveSetName))

@@ -36,9 +36,9 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/framework/wrappers"
 )
 
-const systemNamespace = "nslifecycle-system"
+const systemNamespace, sourceNamespace = "nslifecycle-system", "nslifecycle-sources"
 
-var exempt = initialization.Exempt(systemNamespace, "nslifecycle-sources")
+var exempt = initialization.Exempt(systemNamespace, sourceNamespace)
 
 var (
 	// now is the initial time of the fake clocks.

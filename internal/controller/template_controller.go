@@ -399,17 +399,13 @@ func (r *TemplateReconciler) writeStatus(
 	case authorized.LastTransitionTime.After(unauthorizedSince):
 		unauthorizedSince = authorized.LastTransitionTime.Time
 	}
-	var canaryWaitEnd time.Time
-	if wait := rollout.CanaryWait(now); wait > 0 {
-		canaryWaitEnd = now.Add(wait)
-	}
 	setConditions(&status.Conditions, template.Conditions(current, template.ConditionInput{
 		Errors: r.Programs.Errors(current), IsOmitted: r.omitted.Has(current.Name),
 		Authorized: last.authorized, AuthorizedMessage: last.message, UnauthorizedFor: now.Sub(unauthorizedSince),
 		MissingSource: last.missingSource,
 		Failing:       summary.Failing, IsProcessed: observed.isProcessed, Enforced: observed.enforced,
 		HasFailurePause: rollout.HasFailurePause(), IsCanaryPhase: rollout.IsCanaryPhase,
-		CanaryWaitEnd: canaryWaitEnd,
+		CanaryWaitEnd: rollout.CanaryWaitEnd(now),
 	}), current.Generation, now)
 	if apiequality.Semantic.DeepEqual(base.Status, current.Status) {
 		return nil
@@ -446,8 +442,8 @@ func (r *TemplateReconciler) planRollout(
 	if rollout.Latest != "" && rollout.Current != rollout.Latest {
 		now, progress := r.Clock.Now(), r.progress(current, rollout.Latest, namespaces)
 		rollout.Advance(last, progress, now)
-		if wait := rollout.CanaryWait(now); wait > 0 {
-			r.Requests.AddAfter(wait, current.Name)
+		if end := rollout.CanaryWaitEnd(now); !end.IsZero() {
+			r.Requests.AddAfter(end.Sub(now), current.Name)
 		}
 	}
 	// If Namespaces got a revision before it was recorded, they could get the next one without a rollout.

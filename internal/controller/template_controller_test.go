@@ -53,10 +53,10 @@ func (s *templateServer) reconciler(objects ...client.Object) *TemplateReconcile
 	programs, records := &apply.Programs{Revisions: revisions}, &apply.Records{Clock: clock}
 	return &TemplateReconciler{
 		Client: api, Clock: clock, Requests: &Requests{}, Revisions: revisions, Programs: programs,
-		Records: records, Recorder: events.NewFakeRecorder(10), Namespaces: &Requests{},
+		Records: records, Recorder: events.NewFakeRecorder(10), Namespaces: &Requests{}, Exempt: exempt,
 		Applier: &apply.Applier{
 			Programs: programs, Records: records, Objects: apply.NewObjects(nil, records, clock, nil),
-			Sources: apply.NewSources(nil, api, "sources", nil),
+			Sources: apply.NewSources(nil, api, sourceNamespace, nil),
 		},
 		Authorizer: &authorization.Authorizer{
 			DryRunner: &apply.Writer{},
@@ -409,8 +409,8 @@ func TestTemplateFinalizer(t *testing.T) {
 func TestProgress(t *testing.T) {
 	canary := func(revision string) *wrappers.NamespaceWrapper { return namespaceOf(revision).Label("canary", "true") }
 	waiting := namespaceOf("").Initializers(v1alpha1.TemplatesInitializer)
-	exempt := namespaceOf("a")
-	exempt.Name = "kube-system"
+	kubeSystem := namespaceOf("a")
+	kubeSystem.Name = "kube-system"
 	tests := map[string]struct {
 		namespace *wrappers.NamespaceWrapper
 		isOnce    bool
@@ -427,7 +427,7 @@ func TestProgress(t *testing.T) {
 		"not applied once yet":                  {namespace: namespaceOf(""), isOnce: true, wantOutdated: 1},
 		"not selected":                          {namespace: namespaceOf("a").Label("team", "other")},
 		"terminating":                           {namespace: namespaceOf("a").Terminating(now)},
-		"exempt":                                {namespace: exempt},
+		"exempt":                                {namespace: kubeSystem},
 		"unknown":                               {namespace: namespaceOf("").Annotation(v1alpha1.AnnotationAppliedTemplates, "x")},
 		"initializing":                          {namespace: waiting},
 		"initialized, not in the cache":         {namespace: waiting, written: "b"},

@@ -49,6 +49,9 @@ func TestSummary(t *testing.T) {
 	r := recordsAt(time.Now())
 	g.Expect(reportIn(r, "updated", []plan.Outcome{outcome("1")})).To(Equal([]string{"a"}))
 	g.Expect(reportIn(r, "updated", []plan.Outcome{outcome("1")})).To(BeEmpty(), "nothing has changed")
+	canary := outcome("1")
+	canary.IsCanary = true
+	g.Expect(reportIn(r, "updated", []plan.Outcome{canary})).To(Equal([]string{"a"}), "the rollout may continue")
 	reportIn(r, "outdated", []plan.Outcome{outcome("0")})
 	reportIn(r, "initializing", initializing(outcome("0")))
 	reportIn(r, "initializing-conflicted", initializing(outcome("0", claimed)))

@@ -53,6 +53,7 @@ func (r *Records) SetRollout(uid types.UID, next plan.Rollout) bool {
 	before, perSecond := known.Rollout, next.Settings.MaxNamespacesPerSecond
 	isSameRate := before.Settings.MaxNamespacesPerSecond == perSecond
 	before.Failing, before.FailingCanaries, before.Settings.MaxNamespacesPerSecond = 0, 0, perSecond
+	before.CanariesUpdated = next.CanariesUpdated // IsCanaryPhase decides.
 	hasChanged := !ok || !apiequality.Semantic.DeepEqual(before, next)
 	if hasChanged || !isSameRate {
 		known.limiter = rate.NewLimiter(rate.Limit(max(perSecond, 1)), 1+int(max(perSecond, 1))/10)
@@ -70,7 +71,7 @@ func (r *Records) SetRollout(uid types.UID, next plan.Rollout) bool {
 func (r *rollout) count(outcome plan.Outcome, number int) {
 	if r != nil && r.Fails(outcome) {
 		r.Failing += number
-		if outcome.IsCanary {
+		if r.FailsInCanary(outcome) {
 			r.FailingCanaries += number
 		}
 		r.wasPaused = r.wasPaused || r.HasFailurePause()

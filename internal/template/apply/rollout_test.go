@@ -99,12 +99,17 @@ func TestFailingCanaries(t *testing.T) {
 	record := records.Begin(namespaceWithUID("canary"))
 	records.Report(record, canary)
 	records.Report(records.Begin(namespaceWithUID("other")), other)
+	unsynced := resultWith("b", v1alpha1.ReasonWatchNotSynced)
+	unsynced.Templates[0].IsCanary = true
+	records.Report(records.Begin(namespaceWithUID("unsynced")), unsynced)
 	for range 2 {
-		g.Expect(records.Rollout(rolledOut)).To(And(HaveField("Failing", 2), HaveField("FailingCanaries", 1)))
-		records.SetRollout(rolledOut, rollout)
+		g.Expect(records.Rollout(rolledOut)).To(And(HaveField("Failing", 3), HaveField("FailingCanaries", 1)))
+		// Otherwise, each failure in a canary would cause a pass over all Namespaces.
+		rollout.CanariesUpdated.Time = rollout.CanariesUpdated.Add(time.Hour)
+		g.Expect(records.SetRollout(rolledOut, rollout)).To(BeFalse())
 	}
 	records.Report(record, resultWith("b"))
-	g.Expect(records.Rollout(rolledOut)).To(And(HaveField("Failing", 1), HaveField("FailingCanaries", 0)))
+	g.Expect(records.Rollout(rolledOut)).To(And(HaveField("Failing", 2), HaveField("FailingCanaries", 0)))
 }
 
 // The cache does not know the labels of partial Namespaces.

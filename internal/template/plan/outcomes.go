@@ -70,7 +70,7 @@ func (o Outcome) reported() []template.Problem {
 	return problems
 }
 
-// ChangedTemplates returns the templates whose status changes with the outcomes of a Namespace, sorted.
+// ChangedTemplates returns the templates whose status or rollout changes with the outcomes of a Namespace, sorted.
 func ChangedTemplates(before, after []Outcome) []string {
 	changed := map[string]bool{}
 	compare := func(from, to []Outcome) {
@@ -85,10 +85,11 @@ func ChangedTemplates(before, after []Outcome) []string {
 	return slices.Sorted(maps.Keys(changed))
 }
 
-// isSame reports whether two outcomes are equal for the status of a template.
+// isSame reports whether two outcomes are equal for the status and the rollout of a template.
 func (o Outcome) isSame(other Outcome) bool {
 	return o.Template == other.Template && o.Revision == other.Revision && o.Generation == other.Generation &&
-		o.IsInitializing == other.IsInitializing && slices.Equal(o.reported(), other.reported())
+		o.IsInitializing == other.IsInitializing && o.IsCanary == other.IsCanary &&
+		slices.Equal(o.reported(), other.reported())
 }
 
 // Summary is the state of a template in all Namespaces.

@@ -29,7 +29,7 @@ type Rollout struct {
 	CanariesUpdated metav1.Time
 	Settings        v1alpha1.TemplateRollout
 	// Failing is the number of Namespaces in which the latest revision fails, and FailingCanaries the number of canaries
-	// among them.
+	// among them, see FailsInCanary.
 	Failing, FailingCanaries int
 }
 
@@ -61,7 +61,7 @@ func (r *Rollout) Advance(last Rollout, progress Progress, now time.Time) {
 			r.CanariesUpdated = metav1.NewTime(now.Add(time.Second - 1).Truncate(time.Second))
 		}
 		// Also if all Namespaces are canaries, new ones do not get the revision while the rollout is paused.
-		r.IsCanaryPhase = r.IsCanaryPhase || r.CanariesUpdated.IsZero() || r.CanaryWait(now) > 0 ||
+		r.IsCanaryPhase = r.IsCanaryPhase || r.CanariesUpdated.IsZero() || !r.CanaryWaitEnd(now).IsZero() ||
 			!progress.IsComplete || r.Settings.Paused
 	}
 	if r.Current == "" || progress.Outdated == 0 && !r.IsCanaryPhase {
@@ -69,12 +69,13 @@ func (r *Rollout) Advance(last Rollout, progress Progress, now time.Time) {
 	}
 }
 
-// CanaryWait returns the remaining time before other Namespaces than the canaries are updated; 0 if it is not known.
-func (r Rollout) CanaryWait(now time.Time) time.Duration {
-	if r.CanariesUpdated.IsZero() {
-		return 0
+// CanaryWaitEnd returns when Settings.MinReadySeconds will have passed; zero if the time does not count, or has passed.
+func (r Rollout) CanaryWaitEnd(now time.Time) time.Time {
+	end := r.CanariesUpdated.Add(time.Duration(r.Settings.MinReadySeconds) * time.Second)
+	if r.CanariesUpdated.IsZero() || !end.After(now) {
+		return time.Time{}
 	}
-	return max(0, r.CanariesUpdated.Add(time.Duration(r.Settings.MinReadySeconds)*time.Second).Sub(now))
+	return end
 }
 
 // HasFailurePause reports whether the rollout is paused because of failures.
@@ -86,6 +87,14 @@ func (r Rollout) HasFailurePause() bool {
 func (r Rollout) Fails(last Outcome) bool {
 	return r.isIncomplete(last) &&
 		slices.ContainsFunc(last.Problems, func(found template.Problem) bool { return !found.IsLocal() })
+}
+
+// FailsInCanary reports whether the latest revision fails in a canary. A watch that has not listed all objects yet, for
+// example after a restart, does not concern the revision, and must not start the time again.
+func (r Rollout) FailsInCanary(last Outcome) bool {
+	return last.IsCanary && r.isIncomplete(last) && slices.ContainsFunc(last.Problems, func(found template.Problem) bool {
+		return !found.IsLocal() && found.Reason != v1alpha1.ReasonWatchNotSynced
+	})
 }
 
 // IsBlocked reports whether a Namespace prevents itself that it gets the latest revision. It does not count for the

@@ -185,7 +185,11 @@ func TestAdvanceWithMinReadySeconds(t *testing.T) {
 			settings := v1alpha1.TemplateRollout{MinReadySeconds: 60, Paused: test.isPaused}
 			rollout := Rollout{Latest: "b", Current: "a", Settings: settings}
 			rollout.Advance(test.last, test.progress, at)
-			g.Expect(rollout.CanaryWait(at)).To(Equal(test.wait))
+			if end := rollout.CanaryWaitEnd(at); test.wait > 0 {
+				g.Expect(end.Sub(at)).To(Equal(test.wait))
+			} else {
+				g.Expect(end).To(BeZero())
+			}
 			want := Rollout{
 				Latest: "b", Current: "a", Settings: settings, IsCanaryPhase: test.isWaiting, CanariesUpdated: metav1.NewTime(test.updated),
 			}
