@@ -18,10 +18,11 @@
 //   - test/policywebhooks, and its name in VERSION_SUITES of the Makefile,
 //   - the call of Setup in internal/manager/setup.go, and its import,
 //   - the line with this directory in config/webhook/kustomization.yaml, hack/policies/main.go and
-//     test/docs/imports_test.go.
+//     test/docs/imports_test.go,
+//   - in docs and comments, what mentions this directory.
 //
 // After that, everything compiles, and these have no use: mutation.Webhooks and Installer.EnsureFail, State.Webhooks,
-// Verifier.isServed, the rules about nslifecycle-inject in the policy confine (one policy limits all webhook
-// configurations) and their cases in test/admission, and in other suites the branches without
-// framework.ServesPolicies.
+// Verifier.isServed, Request.Subpath and Request.OldObject of internal/webhooks, initialization.LockedKeys, the rules
+// about nslifecycle-inject in the policy confine (one policy limits all webhook configurations) and their cases in
+// test/admission, and in other suites the branches without framework.ServesPolicies.
 package webhooks
