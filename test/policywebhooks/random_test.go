@@ -145,7 +145,7 @@ func (r generator) change(namespace *corev1.Namespace) {
 		[]string{"", "", "", " ,\t", "all.cases.example.com", "a,b"}))
 	maps.Copy(namespace.Annotations, r.some(chance/3, []string{
 		v1alpha1.AnnotationInitializers, v1alpha1.AnnotationRequestedBy, v1alpha1.AnnotationSelectedTemplates,
-		v1alpha1.AnnotationAppliedTemplates, v1alpha1.AnnotationTurnStartedAt, v1alpha1.AnnotationExpiryWarnedAt, "note",
+		v1alpha1.AnnotationAppliedTemplates, v1alpha1.AnnotationTurnStartedAt, "note",
 	}, []string{"", "a", "<&>\n"}))
 	maps.Copy(namespace.Annotations, r.some(chance/3, []string{v1alpha1.AnnotationInitializationResult}, []string{
 		"", "{}", cases.Failure, ` {"a":{"status":"Failure"}}`, `{"a":{},"status" : "Failure"}` + "\n", `"status":"Failure"`,
