@@ -135,6 +135,9 @@ func checkEnforced(set *internalv1alpha1.NamespaceInitializerSet) (warning strin
 	return "", nil
 }
 
+// The check runs as the manager, in the Pod of `helm test`.
+// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingadmissionpolicies;validatingadmissionpolicybindings,verbs=list
+
 func (c *Checker) checkLimits(ctx context.Context) error {
 	missing, err := policyverifier.MissingLimits(ctx, c.Client)
 	if err == nil && missing != "" {

@@ -451,7 +451,7 @@ func deletePolicies(ctx context.Context) {
 func undeploy(ctx context.Context) {
 	GinkgoHelper()
 	deletePolicies(ctx)
-	kubectl(ctx, "delete", "-k", filepath.Join(controlplane.Root(), "config", "default"), "--ignore-not-found", "--wait=false")
+	kubectl(ctx, "delete", "--ignore-not-found", "--wait=false", withoutSources, "-k", filepath.Join(controlplane.Root(), "config", "default"))
 	clientset := cluster.Admin.Clientset()
 	Eventually(func() error {
 		system, err := clientset.CoreV1().Namespaces().Get(ctx, controlplane.SystemNamespace, metav1.GetOptions{})

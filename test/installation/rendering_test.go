@@ -80,7 +80,9 @@ func expectChartSame(ctx context.Context, kustomized map[string]*unstructured.Un
 		if object.GetKind() == "CustomResourceDefinition" || object.GetName() == controlplane.SourceNamespace && object.GetKind() == "Namespace" {
 			Expect(annotations).To(HaveKeyWithValue(keep, "keep"), name)
 		}
-		delete(annotations, keep)
+		if delete(annotations, keep); len(annotations) == 0 {
+			annotations = nil // As in an object that never had annotations.
+		}
 		object.SetAnnotations(annotations)
 	}
 	expectSame(charted, kustomized)
