@@ -32,8 +32,8 @@ func timeoutOf(state State, registrations map[string]Registration) *Timeout {
 	policy := cmp.Or(registration.Settings.FailurePolicy, v1alpha1.FailurePolicyFail)
 	// With an unknown policy, which a later version can have stored, the Namespace waits: Fail deletes it, and with
 	// Ignore, users can write to a Namespace that is not prepared.
-	isKnownPolicy := policy == v1alpha1.FailurePolicyFail || policy == v1alpha1.FailurePolicyIgnore
-	if seconds == nil || *seconds <= 0 || !isKnownPolicy {
+	isDefined := policy == v1alpha1.FailurePolicyFail || policy == v1alpha1.FailurePolicyIgnore
+	if seconds == nil || *seconds <= 0 || !isDefined {
 		return nil
 	}
 	return &Timeout{
