@@ -214,6 +214,12 @@ const (
 	ReasonDeregistered = "Deregistered"
 )
 
+// Reasons for Events about a Namespace.
+const (
+	// ReasonWriteRejected: the API server rejects a write of the operator to the Namespace, whose conditions can be old.
+	ReasonWriteRejected = "WriteRejected"
+)
+
 // Reasons for ConditionActive.
 const (
 	// ReasonEnforced: new Namespaces get these initializers.
@@ -336,8 +342,6 @@ const (
 	ReasonFieldsDiffer = "FieldsDiffer"
 	// ReasonNotRecorded: the API server rejects the record of the objects in AnnotationAppliedTemplates.
 	ReasonNotRecorded = "NotRecorded"
-	// ReasonWriteRejected: the API server rejects a write of the operator to the Namespace, whose conditions can be old.
-	ReasonWriteRejected = "WriteRejected"
 	// ReasonObjectRetained: the operator does not delete an adopted object.
 	ReasonObjectRetained = "ObjectRetained"
 	// ReasonObjectTerminating: the current object is being deleted.

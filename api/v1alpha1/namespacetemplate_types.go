@@ -539,7 +539,8 @@ const (
 )
 
 // TemplateInitialization specifies how long a new Namespace is Initializing because of a template: how long it waits
-// for applied objects to become effective, and how long for objects that cannot be applied. These are never omitted.
+// for applied objects to become effective, and how long for objects that cannot be applied. It never becomes
+// Initialized without an object that cannot be applied.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.waitPolicy) || self.waitPolicy != 'Applied' || !has(self.effectiveTimeoutSeconds)",fieldPath=".effectiveTimeoutSeconds",reason=FieldValueForbidden,message="waitPolicy Applied does not wait for objects to become effective: remove effectiveTimeoutSeconds, or set waitPolicy to Effective"
 // +kubebuilder:validation:XValidation:rule="!has(self.waitPolicy) || self.waitPolicy != 'Applied' || !has(self.effectiveTimeoutPolicy) || self.effectiveTimeoutPolicy != 'Ignore'",fieldPath=".effectiveTimeoutPolicy",reason=FieldValueForbidden,message="waitPolicy Applied does not wait for objects to become effective: remove effectiveTimeoutPolicy, or set waitPolicy to Effective"

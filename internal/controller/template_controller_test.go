@@ -458,7 +458,7 @@ func TestMinReadySecondsAfterRestart(t *testing.T) {
 	for name, test := range map[string]struct {
 		revision       string
 		updated        *metav1.Time
-		isKnown        bool
+		isRunning      bool
 		want           time.Time
 		wantOnlyCanary bool
 	}{
@@ -466,8 +466,8 @@ func TestMinReadySecondsAfterRestart(t *testing.T) {
 		"the time counts":        {revision: latest, updated: &metav1.Time{Time: now.Add(-time.Minute)}, want: now.Add(-time.Minute), wantOnlyCanary: true},
 		"the status is lost":     {want: now, wantOnlyCanary: true},
 		"of another revision":    {revision: "b", updated: &metav1.Time{Time: now.Add(-time.Hour)}, want: now, wantOnlyCanary: true},
-		"without a restart":      {revision: latest, updated: &metav1.Time{Time: now.Add(-time.Hour)}, isKnown: true, want: now, wantOnlyCanary: true},
-		"lost without a restart": {isKnown: true, want: now, wantOnlyCanary: true},
+		"without a restart":      {revision: latest, updated: &metav1.Time{Time: now.Add(-time.Hour)}, isRunning: true, want: now, wantOnlyCanary: true},
+		"lost without a restart": {isRunning: true, want: now, wantOnlyCanary: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g, current, namespace := NewWithT(t), teamTemplate(), namespaceOf("a").Obj()
@@ -478,7 +478,7 @@ func TestMinReadySecondsAfterRestart(t *testing.T) {
 			compute := func() {
 				g.Expect(reconciler.planRollout(t.Context(), current, []corev1.Namespace{*namespace})).To(Succeed())
 			}
-			if test.isKnown {
+			if test.isRunning {
 				compute()
 			}
 			current.Status.UpdateRevision, current.Status.CanariesUpdatedTime = test.revision, test.updated

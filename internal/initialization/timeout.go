@@ -4,6 +4,7 @@
 package initialization
 
 import (
+	"cmp"
 	"net/http"
 	"time"
 
@@ -28,18 +29,17 @@ func timeoutOf(state State, registrations map[string]Registration) *Timeout {
 	}
 	registration := registrations[state.Pending[0]]
 	seconds := registration.Settings.TimeoutSeconds
-	if seconds == nil || *seconds <= 0 {
+	policy := cmp.Or(registration.Settings.FailurePolicy, v1alpha1.FailurePolicyFail)
+	// With an unknown policy, which a later version can have stored, the Namespace waits: Fail deletes it, and with
+	// Ignore, users can write to a Namespace that is not prepared.
+	isDefined := policy == v1alpha1.FailurePolicyFail || policy == v1alpha1.FailurePolicyIgnore
+	if seconds == nil || *seconds <= 0 || !isDefined {
 		return nil
 	}
-	timeout := &Timeout{
+	return &Timeout{
 		Initializer: state.Pending[0], Configuration: registration.Configuration,
-		Duration: time.Duration(*seconds) * time.Second, Policy: v1alpha1.FailurePolicyFail,
+		Duration: time.Duration(*seconds) * time.Second, Policy: policy,
 	}
-	// Any other value is treated as Fail.
-	if registration.Settings.FailurePolicy == v1alpha1.FailurePolicyIgnore {
-		timeout.Policy = v1alpha1.FailurePolicyIgnore
-	}
-	return timeout
 }
 
 // Remaining returns the time until the timeout expires. It is zero or negative if the timeout has

@@ -49,11 +49,9 @@ func TestTimeoutOf(t *testing.T) {
 			settings:  map[string]v1alpha1.InitializerSettings{quota: settings(1, v1alpha1.FailurePolicyIgnore)},
 			want:      &Timeout{quota, "c", time.Second, v1alpha1.FailurePolicyIgnore},
 		},
-		// With Ignore, users can write to a namespace that is not prepared, so it must be set explicitly.
 		"an unknown policy": {
 			namespace: wrappers.MakeNamespace("x").Initializers(rbac),
 			settings:  map[string]v1alpha1.InitializerSettings{rbac: settings(1, "Whatever")},
-			want:      &Timeout{rbac, "c", time.Second, v1alpha1.FailurePolicyFail},
 		},
 		"a timeout that the API does not accept": {
 			namespace: wrappers.MakeNamespace("x").Initializers(rbac),

@@ -4,6 +4,7 @@
 package template
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -46,9 +47,11 @@ func CheckCount(count int) error {
 
 // MayRemove reports whether a recorded object that a template no longer contains is deleted after all others were
 // applied. It remains if the template contains no object at all, which is more likely to be a mistake. Labels and
-// annotations of the Namespace are removed nevertheless, because they would be wrong.
+// annotations of the Namespace are removed nevertheless, because they would be wrong. With an unknown policy, nothing is
+// deleted.
 func MayRemove(template *v1alpha1.NamespaceTemplate, kind schema.GroupKind, desired int) bool {
-	return (desired > 0 || IsMetadata(kind)) && template.Spec.ObjectRetentionPolicy.WhenRemoved != v1alpha1.RetentionRetain
+	policy := cmp.Or(template.Spec.ObjectRetentionPolicy.WhenRemoved, v1alpha1.RetentionDelete)
+	return (desired > 0 || IsMetadata(kind)) && policy == v1alpha1.RetentionDelete
 }
 
 // RetentionPolicy returns what happens to the objects of a template that no longer applies to a Namespace.

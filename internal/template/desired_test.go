@@ -42,6 +42,8 @@ func TestRetention(t *testing.T) {
 	g.Expect(MayRemove(tmpl, quota, 1)).To(BeTrue())
 	g.Expect(MayRemove(tmpl, quota, 0)).To(BeFalse(), "the template contains no object")
 	g.Expect(MayRemove(tmpl, KindLabel, 0)).To(BeTrue())
+	tmpl.Spec.ObjectRetentionPolicy.WhenRemoved = "unknown"
+	g.Expect(MayRemove(tmpl, quota, 1)).To(BeFalse())
 	tmpl.Spec.ObjectRetentionPolicy = v1alpha1.TemplateObjectRetentionPolicy{
 		WhenRemoved: v1alpha1.RetentionRetain, WhenDeselected: "deselected", WhenDeleted: "deleted",
 	}

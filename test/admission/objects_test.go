@@ -412,9 +412,9 @@ func authorsOfTemplates() {
 		Expect(author.Create(ctx, makeTemplate("copies", copies...))).
 			To(BeForbidden(`get ConfigMap "nslifecycle-sources/source15"`, `NamespaceTemplate "copies"`))
 		By("having the permissions in another namespace")
-		other, stranger := makeAuthor(ctx, "default", rules...)
+		other, otherAuthor := makeAuthor(ctx, "default", rules...)
 		allow(ctx, other, "impersonate", "", "serviceaccounts", account)
-		eventually(func() error { return stranger.Create(ctx, makeTemplate("copies", copies[:1]...)) },
+		eventually(func() error { return otherAuthor.Create(ctx, makeTemplate("copies", copies[:1]...)) },
 			BeForbidden(`get Secret "nslifecycle-sources/source0"`))
 		By("changing one of the sources")
 		template := makeTemplate(framework.Unique("copies"), copies[:1]...)

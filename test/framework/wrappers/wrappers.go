@@ -152,8 +152,8 @@ func (w *ConfigurationWrapper) Initializer(
 	return w
 }
 
-// MakeCertificateRequest returns a certificate signing request for a PodCertificateRequest, in base64. It is
-// empty, like those that kubelets create, but the API server verifies its signature.
+// MakeCertificateRequest returns a certificate signing request, in base64. It is empty, like those that kubelets
+// create for the certificates of Pods, but the API server verifies its signature.
 func MakeCertificateRequest() string {
 	_, key, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
