@@ -121,7 +121,12 @@ func publishSet(ctx context.Context, change func(*internalv1alpha1.NamespaceInit
 	if apierrors.IsNotFound(err) {
 		Expect(cluster.Admin.Create(ctx, set)).To(Succeed())
 	} else {
-		Expect(cluster.Admin.Update(ctx, set)).To(Succeed())
+		Eventually(func(g Gomega) { // A busy API server can exceed its timeout while it writes the largest set.
+			stored := &internalv1alpha1.NamespaceInitializerSet{}
+			g.Expect(cluster.Admin.Get(ctx, client.ObjectKeyFromObject(set), stored)).To(Succeed())
+			set.ResourceVersion = stored.ResourceVersion
+			g.Expect(cluster.Admin.Update(ctx, set)).To(Succeed())
+		}).WithContext(ctx).Should(Succeed())
 	}
 	// The mutating and the validating policies have separate caches. The latter exempt the operator.
 	operator := cluster.Impersonate(operatorUser, "system:masters")

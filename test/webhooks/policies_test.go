@@ -227,7 +227,9 @@ func specOf(object client.Object) any {
 	case *admissionv1.MutatingAdmissionPolicyBinding:
 		return object.Spec
 	case *admissionv1.ValidatingAdmissionPolicy:
-		return object.Spec
+		spec := object.Spec.DeepCopy()
+		spec.FailurePolicy = nil // It is Fail if an earlier spec has used the policy, and Ignore after a deletion.
+		return *spec
 	case *admissionv1.ValidatingAdmissionPolicyBinding:
 		return object.Spec
 	}
