@@ -68,6 +68,9 @@ func unauthorized(ctx context.Context, spec *v1alpha1.NamespaceTemplateSpec) *v1
 		source.SetNamespace(controlplane.SourceNamespace)
 		source.SetName(object.SourceRef.Name)
 		Expect(client.IgnoreAlreadyExists(cluster.Admin.Create(ctx, source))).To(Succeed())
+		DeferCleanup(func(ctx context.Context) {
+			Expect(client.IgnoreNotFound(cluster.Admin.Delete(ctx, source))).To(Succeed())
+		})
 	}
 	return found
 }

@@ -72,8 +72,10 @@ var _ = Describe("The source of a copy", func() {
 			patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"refreshed":"%d"},"labels":{"refreshed":"%d"}}}`, value, value)
 			Expect(cluster.Admin.Patch(ctx, source.DeepCopy(), framework.MergePatch(patch))).To(Succeed())
 		}
+		By("waiting for the last writes of the status")
+		Eventually(func() []string { return writes(intercepted.sent()) }).WithContext(ctx).MustPassRepeatedly(40).
+			Should(BeEmpty())
 		before := versions()
-		intercepted.sent()
 		touch(1)
 		Consistently(func() []string { return writes(intercepted.sent()) }).WithContext(ctx).Should(BeEmpty())
 		Expect(versions()).To(Equal(before))
