@@ -80,21 +80,30 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 			return err
 		}
 	}
-	ready := map[string]healthz.Checker{}
-	server, err := setupWebhooks(ctx, mgr, options, validator)
+	ready, err := setupServer(ctx, mgr, options, validator, installer)
 	if err != nil {
-		return err
-	}
-	if server != nil {
-		ready["hold"] = server.IsReady
-	}
-	if err := policywebhooks.Setup(ctx, mgr.GetCache(), installer, server, options.Hold.URL); err != nil {
 		return err
 	}
 	if err := addMetrics(ctx, mgr, options.Metrics); err != nil {
 		return err
 	}
 	return addProbes(ctx, mgr, options.ProbeAddress, cached, ready)
+}
+
+// setupServer adds the server of the webhooks, if it is configured, and what configures the webhooks. It returns the
+// checks of the readiness.
+func setupServer(
+	ctx context.Context, mgr ctrl.Manager, options Options, validator *validation.Validator, installer *mutation.Installer,
+) (map[string]healthz.Checker, error) {
+	server, err := setupWebhooks(ctx, mgr, options, validator)
+	if err != nil {
+		return nil, err
+	}
+	ready := map[string]healthz.Checker{}
+	if server != nil {
+		ready["hold"] = server.IsReady
+	}
+	return ready, policywebhooks.Setup(ctx, mgr.GetCache(), installer, server, options.Hold.URL)
 }
 
 // collectNamespaces adds the collector of namespace metrics if a controller runs that reads Namespaces. It returns what

@@ -59,7 +59,7 @@ func newServer(servesPolicies bool, objects ...client.Object) *server {
 			})
 			s.applied = append(s.applied, written.GetName())
 			isBinding := written.GetName() == internalv1alpha1.InjectConfiguration && written.GetKind() == "MutatingAdmissionPolicyBinding"
-			if s.applyError != nil && !(s.mayBind && isBinding) {
+			if s.applyError != nil && (!s.mayBind || !isBinding) {
 				return s.applyError
 			}
 			return c.Apply(ctx, object, options...)

@@ -149,25 +149,34 @@ func progressingCondition(
 	result := condition(v1alpha1.ConditionProgressing, !isDone, v1alpha1.ReasonUpdating, v1alpha1.ReasonUpToDate,
 		progress, progress)
 	switch {
+	case isRollingOut:
+		describeRollout(&result, template.Spec.Rollout.Paused, in)
 	case isDone && counts.Failed+counts.Conflicted > 0:
 		result.Reason = v1alpha1.ReasonIncomplete
-	case isDone:
-	case isRollingOut && template.Spec.Rollout.Paused:
-		result.Status, result.Reason = metav1.ConditionUnknown, v1alpha1.ReasonPaused
-		result.Message = "The rollout is paused. " + progress
-	case isRollingOut && in.HasFailurePause:
-		result.Status, result.Reason = metav1.ConditionUnknown, v1alpha1.ReasonPausedAfterFailures
-		result.Message = "The rollout is paused because of failures. " + progress
-	case isRollingOut && !in.CanaryWaitEnd.IsZero():
-		result.Reason = v1alpha1.ReasonWaitingForMinReadySeconds
-		result.Message = fmt.Sprintf("The canaries contain the revision; other namespaces get it after %s. %s",
-			in.CanaryWaitEnd.UTC().Format(time.RFC3339), progress)
 	case in.Failing > 0:
 		result.Reason = v1alpha1.ReasonFailing
-	case isRollingOut && in.IsCanaryPhase:
-		result.Message = "The canaries are updated first. " + progress
 	}
 	return result
+}
+
+// describeRollout sets what an unfinished rollout waits for in the condition Progressing.
+func describeRollout(progressing *metav1.Condition, isPaused bool, in ConditionInput) {
+	switch {
+	case isPaused:
+		progressing.Status, progressing.Reason = metav1.ConditionUnknown, v1alpha1.ReasonPaused
+		progressing.Message = "The rollout is paused. " + progressing.Message
+	case in.HasFailurePause:
+		progressing.Status, progressing.Reason = metav1.ConditionUnknown, v1alpha1.ReasonPausedAfterFailures
+		progressing.Message = "The rollout is paused because of failures. " + progressing.Message
+	case !in.CanaryWaitEnd.IsZero():
+		progressing.Reason = v1alpha1.ReasonWaitingForMinReadySeconds
+		progressing.Message = fmt.Sprintf("The canaries contain the revision; other namespaces get it after %s. %s",
+			in.CanaryWaitEnd.UTC().Format(time.RFC3339), progressing.Message)
+	case in.Failing > 0:
+		progressing.Reason = v1alpha1.ReasonFailing
+	case in.IsCanaryPhase:
+		progressing.Message = "The canaries are updated first. " + progressing.Message
+	}
 }
 
 func progressMessage(template *v1alpha1.NamespaceTemplate, counts v1alpha1.TemplateNamespaceCounts) string {

@@ -101,8 +101,8 @@ func (c *Certificate) load(secret *corev1.Secret) {
 var rotations atomic.Int64
 
 // RotateCertificate keeps the certificate in the Secret valid for the DNS names of the webhooks, and its CA in the
-// configurations of the mutating webhooks with the given names, and of the webhook for templates. The leader does so. It
-// does nothing if another controller issues the certificate.
+// configurations of the mutating webhooks with the given names, and of the webhook for templates. The leader does so.
+// It does nothing if another controller issues the certificate.
 func RotateCertificate(mgr ctrl.Manager, options Options, systemNamespace string, mutating []string) error {
 	if !options.IsRotated {
 		return nil

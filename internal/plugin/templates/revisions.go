@@ -114,12 +114,14 @@ func (r *Revision) UndoPatch(object *v1alpha1.NamespaceTemplate) ([]byte, error)
 	if err != nil {
 		return nil, err
 	}
+	operation := func(name, path string, value any) map[string]any {
+		return map[string]any{"op": name, "path": path, "value": value}
+	}
 	operations := []map[string]any{
-		{"op": "test", "path": "/metadata/uid", "value": object.UID},
-		{"op": "test", "path": "/metadata/generation", "value": object.Generation},
+		operation("test", "/metadata/uid", object.UID), operation("test", "/metadata/generation", object.Generation),
 	}
 	for _, field := range revisionFields { // The API server removes a field whose value is null.
-		operations = append(operations, map[string]any{"op": "add", "path": "/spec/" + field, "value": stored[field]})
+		operations = append(operations, operation("add", "/spec/"+field, stored[field]))
 	}
 	return json.Marshal(operations)
 }

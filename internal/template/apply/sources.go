@@ -25,8 +25,8 @@ import (
 // annotationContentID is the annotation with the result of contentID. It exists only in the cache.
 const annotationContentID = "id"
 
-// Sources provides the sources of copies, which are in one namespace. It watches their kinds there as soon as a template
-// contains a copy, with the permissions of the operator.
+// Sources provides the sources of copies, which are in one namespace. It watches their kinds there as soon as a
+// template contains a copy, with the permissions of the operator.
 type Sources struct {
 	cache      cache.Cache
 	namespaces client.Reader
