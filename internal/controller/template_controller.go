@@ -89,8 +89,6 @@ type review struct {
 	message    string
 	// unserved are the kinds in the template that the API server does not serve.
 	unserved []string
-	// missingSource is the result of Applier.MissingSource.
-	missingSource string
 	// isForbidden is true if an object was forbidden in a Namespace.
 	isForbidden bool
 	generation  int64
@@ -179,7 +177,7 @@ func (r *TemplateReconciler) report(
 	namespaces []corev1.Namespace,
 ) (ctrl.Result, error) {
 	last, observed := r.review(ctx, current), r.observe(current, namespaces)
-	last.missingSource = r.Applier.MissingSource(ctx, current)
+	missingSource := r.Applier.MissingSource(ctx, current)
 	if err := r.observeEnforcement(ctx, current, &observed); err != nil {
 		return ctrl.Result{}, err
 	}
@@ -188,17 +186,14 @@ func (r *TemplateReconciler) report(
 	if !isComplete && before.ObservedGeneration == current.Generation {
 		return ctrl.Result{RequeueAfter: templateStatusInterval}, nil
 	}
-	if err := r.writeStatus(ctx, current, before, last, observed); err != nil {
+	if err := r.writeStatus(ctx, current, before, last, missingSource, observed); err != nil {
 		return retryStale(err)
 	}
 	if !isComplete || !observed.isProcessed || observed.enforced.Reason == v1alpha1.ReasonEnforcementPending {
 		return ctrl.Result{RequeueAfter: templateStatusInterval}, nil
 	}
-	if observed.enforced.Status == metav1.ConditionFalse {
-		return ctrl.Result{RequeueAfter: incompleteReviewInterval}, nil
-	}
-	if last.authorized != metav1.ConditionTrue || len(last.unserved) > 0 || last.missingSource != "" ||
-		current.Status.Namespaces.Failed > 0 {
+	if observed.enforced.Status == metav1.ConditionFalse || last.authorized != metav1.ConditionTrue ||
+		len(last.unserved) > 0 || missingSource != "" || current.Status.Namespaces.Failed > 0 {
 		return ctrl.Result{RequeueAfter: incompleteReviewInterval}, nil
 	}
 	return ctrl.Result{RequeueAfter: reviewInterval}, nil
@@ -382,7 +377,7 @@ func (r *TemplateReconciler) mustProcess(current *v1alpha1.NamespaceTemplate, na
 // change must also get the conditions and counts of this generation.
 func (r *TemplateReconciler) writeStatus(
 	ctx context.Context, current *v1alpha1.NamespaceTemplate, before *v1alpha1.NamespaceTemplateStatus, last review,
-	observed observedGeneration,
+	missingSource string, observed observedGeneration,
 ) error {
 	base, now, rollout := current.DeepCopy(), r.Clock.Now(), r.Records.Rollout(current.UID)
 	base.Status = *before
@@ -402,8 +397,7 @@ func (r *TemplateReconciler) writeStatus(
 	setConditions(&status.Conditions, template.Conditions(current, template.ConditionInput{
 		Errors: r.Programs.Errors(current), IsOmitted: r.omitted.Has(current.Name),
 		Authorized: last.authorized, AuthorizedMessage: last.message, UnauthorizedFor: now.Sub(unauthorizedSince),
-		MissingSource: last.missingSource,
-		Failing:       summary.Failing, IsProcessed: observed.isProcessed, Enforced: observed.enforced,
+		MissingSource: missingSource, Failing: summary.Failing, IsProcessed: observed.isProcessed, Enforced: observed.enforced,
 		HasFailurePause: rollout.HasFailurePause(), IsCanaryPhase: rollout.IsCanaryPhase,
 		CanaryWaitEnd: rollout.CanaryWaitEnd(now),
 	}), current.Generation, now)

@@ -94,13 +94,12 @@ func restoreRecords(before, after *corev1.Namespace) {
 
 // wasInitialized reports whether a Namespace is initialized or terminating before an update.
 func wasInitialized(before *corev1.Namespace) bool {
-	_, isLabeled := before.Labels[v1alpha1.LabelInitializing]
-	return !isLabeled || before.DeletionTimestamp != nil
+	return !has(before.Labels, v1alpha1.LabelInitializing) || before.DeletionTimestamp != nil
 }
 
 func restoreLabel(before, after *corev1.Namespace) {
 	label, wasLabeled := before.Labels[v1alpha1.LabelInitializing]
-	if _, isLabeled := after.Labels[v1alpha1.LabelInitializing]; wasLabeled && !isLabeled {
+	if wasLabeled && !has(after.Labels, v1alpha1.LabelInitializing) {
 		setLabel(after, v1alpha1.LabelInitializing, label)
 	}
 }
@@ -115,7 +114,7 @@ func completeAfterPolicy(before, after *corev1.Namespace) {
 		removable = append(removable, v1alpha1.AnnotationInitializationResult)
 	}
 	for _, key := range removable {
-		if _, ok := after.Annotations[key]; !ok {
+		if !has(after.Annotations, key) {
 			delete(before.Annotations, key)
 		}
 	}
@@ -124,10 +123,9 @@ func completeAfterPolicy(before, after *corev1.Namespace) {
 
 // isSelected is the match condition of the policy, without those for locked keys and records.
 func isSelected(before, after *corev1.Namespace) bool {
-	_, wasLabeled := before.Labels[v1alpha1.LabelInitializing]
-	_, isLabeled := after.Labels[v1alpha1.LabelInitializing]
-	return wasLabeled && !isLabeled ||
-		hasValue(after, v1alpha1.AnnotationTurnStartedAt) && hasListChanged(before, after) ||
+	const label = v1alpha1.LabelInitializing
+	return has(before.Labels, label) && !has(after.Labels, label) ||
+		has(after.Annotations, v1alpha1.AnnotationTurnStartedAt) && hasListChanged(before, after) ||
 		slices.ContainsFunc(removableAnnotations(), func(key string) bool { return isEmpty(after, key) }) ||
 		slices.ContainsFunc(initialization.StateAnnotations, func(key string) bool {
 			return before.Annotations[key] != "" && after.Annotations[key] == ""
@@ -139,14 +137,9 @@ func removableAnnotations() []string {
 	return append([]string{v1alpha1.AnnotationPendingInitializers}, initialization.RecordAnnotations...)
 }
 
-func hasValue(namespace *corev1.Namespace, key string) bool {
-	_, ok := namespace.Annotations[key]
-	return ok
-}
-
 func hasListChanged(before, after *corev1.Namespace) bool {
 	const key = v1alpha1.AnnotationPendingInitializers
-	return hasValue(before, key) != hasValue(after, key) || before.Annotations[key] != after.Annotations[key]
+	return has(before.Annotations, key) != has(after.Annotations, key) || before.Annotations[key] != after.Annotations[key]
 }
 
 // endsTurn reports whether an update removes the first initializer from the list.
@@ -174,7 +167,7 @@ func isEmpty(namespace *corev1.Namespace, key string) bool {
 // restore adds annotations that an update has left out.
 func restore(before, after *corev1.Namespace, keys []string) {
 	for _, key := range keys {
-		if _, ok := after.Annotations[key]; !ok && before.Annotations[key] != "" {
+		if !has(after.Annotations, key) && before.Annotations[key] != "" {
 			setAnnotation(after, key, before.Annotations[key])
 		}
 	}
