@@ -397,7 +397,8 @@ func (r *TemplateReconciler) writeStatus(
 	setConditions(&status.Conditions, template.Conditions(current, template.ConditionInput{
 		Errors: r.Programs.Errors(current), IsOmitted: r.omitted.Has(current.Name),
 		Authorized: last.authorized, AuthorizedMessage: last.message, UnauthorizedFor: now.Sub(unauthorizedSince),
-		MissingSource: missingSource, Failing: summary.Failing, IsProcessed: observed.isProcessed, Enforced: observed.enforced,
+		MissingSource: missingSource, Failing: summary.Failing,
+		IsProcessed: observed.isProcessed, Enforced: observed.enforced,
 		HasFailurePause: rollout.HasFailurePause(), IsCanaryPhase: rollout.IsCanaryPhase,
 		CanaryWaitEnd: rollout.CanaryWaitEnd(now),
 	}), current.Generation, now)
