@@ -7,9 +7,10 @@ PLATFORMS ?= linux/amd64,linux/arm64
 # The command that loads the image in $$IMAGE_ARCHIVE into the cluster in KUBECONFIG as $$IMG, for
 # test-e2e. Without it, test-e2e creates a Kind cluster.
 LOAD_IMAGE ?=
-# The name and the node image of the Kind cluster. If the image is empty, Kind uses its default.
+# The name, the node image and the configuration of the Kind cluster. If they are empty, Kind uses its defaults.
 KIND_CLUSTER ?= nslifecycle-test-e2e
 KIND_NODE_IMAGE ?=
+KIND_CONFIG ?=
 # The archive that image-push pushes.
 ARCHIVE ?= dist/image.tar
 # The image name in release-artifacts, and the platforms of the released programs.
@@ -263,17 +264,19 @@ test-integration: promtool ginkgo ## Run SUITES verbosely. ARGS=--focus=TEXT sel
 # The Kind cluster is deleted after the tests, even if they fail.
 .PHONY: test-e2e
 test-e2e: kustomize build-plugin image-archive $(if $(LOAD_IMAGE),,kind) ## Run the end-to-end tests on a Kind cluster, or with LOAD_IMAGE on the cluster of KUBECONFIG.
-ifdef LOAD_IMAGE
-	@export IMG="$(IMG)" IMAGE_ARCHIVE="$(CURDIR)/dist/image.tar"; \
-	$(LOAD_IMAGE); \
-	$(run-e2e)
-else
-	@kubeconfig="$$(mktemp)"; trap '"$(LOCALBIN)/kind" delete cluster --name="$(KIND_CLUSTER)"; rm -f "$$kubeconfig"' EXIT; \
-	export KUBECONFIG="$$kubeconfig"; \
-	"$(LOCALBIN)/kind" create cluster --name="$(KIND_CLUSTER)" --wait=3m $(if $(KIND_NODE_IMAGE),--image="$(KIND_NODE_IMAGE)"); \
-	"$(LOCALBIN)/kind" load image-archive dist/image.tar --name="$(KIND_CLUSTER)"; \
-	$(run-e2e)
-endif
+	@$(call on-cluster,$(run-e2e))
+
+# The states of the cluster in which the conformance specs are run. The version of Kubernetes is pinned in
+# test/conformance/upstream, and must be that of the cluster.
+STATES ?= without user admin
+
+.PHONY: test-conformance
+test-conformance: kustomize image-archive $(if $(LOAD_IMAGE),,kind) ## Run the conformance specs of Kubernetes without and with nslifecycle, in a cluster like that of test-e2e.
+	go build -C test/conformance/upstream -o "$(LOCALBIN)/conformance/ginkgo" github.com/onsi/ginkgo/v2/ginkgo
+	version="$$(go list -C test/conformance/upstream -m -f '{{.Version}}' k8s.io/kubernetes)"; \
+	go test -C test/conformance/upstream -c -o "$(LOCALBIN)/conformance/e2e.test" \
+		-ldflags="-s -w -X k8s.io/component-base/version.gitVersion=$$version" k8s.io/kubernetes/test/e2e
+	@$(call on-cluster,$(run-conformance))
 
 # The latest tag before this commit. Without a tag, FROM must be set.
 FROM ?= $(shell git describe --tags --abbrev=0 HEAD^ 2>/dev/null)
@@ -570,6 +573,30 @@ endef
 define run-benchmark
 set -x; go build -C test/benchmark -o "$(LOCALBIN)/benchmarks/" $(1); \
 "$(LOCALBIN)/benchmarks/$(if $(filter .,$(1)),benchmark,$(notdir $(1)))" $(ARGS)
+endef
+
+# Loads the image into the cluster of KUBECONFIG, or into a new Kind cluster, and runs a command.
+define on-cluster
+export IMG="$(IMG)" IMAGE_ARCHIVE="$(CURDIR)/dist/image.tar"; \
+$(if $(LOAD_IMAGE),$(LOAD_IMAGE),$(create-kind-cluster)); \
+$(1)
+endef
+
+define create-kind-cluster
+kubeconfig="$$(mktemp)"; trap '"$(LOCALBIN)/kind" delete cluster --name="$(KIND_CLUSTER)"; rm -f "$$kubeconfig"' EXIT; \
+export KUBECONFIG="$$kubeconfig"; \
+"$(LOCALBIN)/kind" create cluster --name="$(KIND_CLUSTER)" --wait=3m \
+	$(if $(KIND_NODE_IMAGE),--image="$(KIND_NODE_IMAGE)") $(if $(KIND_CONFIG),--config="$(KIND_CONFIG)"); \
+"$(LOCALBIN)/kind" load image-archive dist/image.tar --name="$(KIND_CLUSTER)"
+endef
+
+# In the state without, nslifecycle is not installed yet.
+define run-conformance
+for state in $(STATES); do \
+	[ "$$state" = without ] || $(MAKE) --no-print-directory deploy; \
+	go run ./test/conformance --state="$$state" $(ARGS); \
+done; \
+go run ./test/conformance --compare
 endef
 
 # The e2e build tag ensures that go test ./... does not require a cluster.
