@@ -10,8 +10,7 @@
 //
 // Unless the state is without, nslifecycle must be installed. The command then registers an initializer that takes one
 // second for each namespace, acts as it, and applies a template for all namespaces. With the state admin, the specs are
-// run by the user of KUBECONFIG, and with all others by a ServiceAccount that may do everything but initialize
-// namespaces.
+// run by the user of KUBECONFIG, and with all others by a user who may do everything but initialize namespaces.
 //
 // The comparison fails if a spec that passes without nslifecycle fails, or was not run, with it, and differences.yaml
 // does not have the cause.

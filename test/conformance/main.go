@@ -37,9 +37,8 @@ const (
 	initializerName = "conformance.example.com"
 	// initializationTime is how long the initializer takes.
 	initializationTime = time.Second
-	// account is the ServiceAccount that runs the specs, in accountNamespace.
-	account          = "user"
-	accountNamespace = "nslifecycle-conformance"
+	// user runs the specs, unless the state is admin.
+	user = "nslifecycle-conformance-user"
 )
 
 // sigs are the parts of a run. Each has its own report, so that one that is interrupted can be repeated.
@@ -94,7 +93,7 @@ func (o *options) run(ctx context.Context) error {
 		}
 		defer stop()
 		if o.state != admin {
-			if kubeconfig, err = o.userKubeconfig(ctx); err != nil {
+			if kubeconfig, err = o.userKubeconfig(); err != nil {
 				return err
 			}
 		}
@@ -150,22 +149,18 @@ func initialize(_ context.Context, namespace *corev1.Namespace) (initializer.Res
 	return initializer.Result{}, nil
 }
 
-// userKubeconfig writes a kubeconfig with a token of the ServiceAccount, and returns its path.
-func (o *options) userKubeconfig(ctx context.Context) (string, error) {
-	token, err := kubectl(ctx, "", "--namespace="+accountNamespace, "create", "token", account, "--duration=12h")
-	if err != nil {
-		return "", err
-	}
+// userKubeconfig writes a kubeconfig that impersonates the user, and returns its path.
+func (o *options) userKubeconfig() (string, error) {
 	config, err := clientcmd.NewDefaultClientConfigLoadingRules().Load()
+	if err == nil {
+		err = clientcmdapi.MinifyConfig(config)
+	}
 	if err != nil {
 		return "", fmt.Errorf("failed to load the kubeconfig: %w", err)
 	}
-	current, ok := config.Contexts[config.CurrentContext]
-	if !ok {
-		return "", errors.New("the kubeconfig has no current context")
+	for _, credentials := range config.AuthInfos {
+		credentials.Impersonate = user
 	}
-	current.AuthInfo = account
-	config.AuthInfos = map[string]*clientcmdapi.AuthInfo{account: {Token: strings.TrimSpace(token)}}
 	path, err := filepath.Abs(filepath.Join(o.output, "user.kubeconfig"))
 	if err != nil {
 		return "", fmt.Errorf("failed to write a kubeconfig: %w", err)
