@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/utils/ptr"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/denial"
@@ -215,7 +216,7 @@ func (r *dryRun) run(ctx context.Context) error {
 	}
 	if r.live != nil {
 		found := &plan.Observed{UID: r.live.GetUID(), IsCrowded: plan.IsCrowded(r.live.GetManagedFields())}
-		if _, err := (plan.Ownership{}).CheckExisting(manifest, found, decided, adopt); err != nil {
+		if _, err := (plan.Ownership{}).CheckExisting(ptr.To(plan.NewObject(*r.rendered)), found, decided, adopt); err != nil {
 			return err
 		}
 	}
@@ -262,7 +263,7 @@ func (r *dryRun) compareCopy() error {
 	switch adopt := r.template.Spec.Sync.AdoptionPolicy; adopt {
 	case v1alpha1.AdoptNever:
 		found := &plan.Observed{UID: r.live.GetUID()}
-		_, err := (plan.Ownership{}).CheckExisting(r.rendered.Manifest, found, plan.ActionCreate, adopt)
+		_, err := (plan.Ownership{}).CheckExisting(ptr.To(plan.NewObject(*r.rendered)), found, plan.ActionCreate, adopt)
 		return err
 	case v1alpha1.AdoptAlways:
 		r.Message = "the object exists, and the operator adopts it and changes it to the content of the source"
@@ -298,13 +299,13 @@ func (r *dryRun) checkReplacement(ctx context.Context, rejected error) error {
 	case apierrors.IsInvalid(err):
 		return rejected
 	case apierrors.IsForbidden(err) && !dependsOnUser(err):
-		return plan.Immutable(manifest, err.Error(), rejected)
+		return plan.Immutable(ptr.To(plan.NewObject(*r.rendered)), err.Error(), rejected)
 	case err != nil:
 		return err
 	case r.recorded != nil && r.recorded.UID != r.live.GetUID():
-		return plan.Immutable(manifest, "another client has created it", rejected)
+		return plan.Immutable(ptr.To(plan.NewObject(*r.rendered)), "another client has created it", rejected)
 	}
-	return plan.Ownership{Recorded: r.recorded}.CheckReplacement(manifest, rejected)
+	return plan.Ownership{Recorded: r.recorded}.CheckReplacement(ptr.To(plan.NewObject(*r.rendered)), rejected)
 }
 
 // dependsOnUser reports whether a request can be forbidden only because the user sends it, and not the ServiceAccount
