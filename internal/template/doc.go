@@ -1,8 +1,11 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package template has the terms in which Namespaces record the NamespaceTemplates that they contain. Package plan has
-// the rules, and package apply applies the templates.
+// Package template has the terms in which Namespaces record the NamespaceTemplates that they contain.
+//
+// Package observe reads everything that a decision about a Namespace depends on into one value. Package plan decides
+// what is done, package execute does it, and package plan decides what follows from the results: what the Namespace
+// records, its conditions, and when the next pass is due. Only observe and execute send requests.
 //
 // The operator renders the templates that select a Namespace, compares the result with the objects in the Namespace,
 // and applies what differs. It impersonates the ServiceAccount of each template, so it writes no object with its own
