@@ -54,8 +54,8 @@ func (m *memories) end(namespace *corev1.Namespace, memory plan.Memory) {
 	known.Memory, known.isBusy = memory, false
 }
 
-// forget forgets a Namespace that is being deleted or does not exist, unless a pass has not ended: the controller of the
-// pass then has another request for the Namespace.
+// forget forgets a Namespace that is being deleted or does not exist, unless a pass has not ended: the controller of
+// the pass then has another request for the Namespace.
 func (m *memories) forget(name string) {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()

@@ -188,7 +188,8 @@ func (w *Writer) patch(
 	response := plan.Response{
 		Metadata: &metav1.PartialObjectMetadata{}, Object: &unstructured.Unstructured{}, IsCreated: code == http.StatusCreated,
 	}
-	if err := errors.Join(json.Unmarshal(content, response.Metadata), response.Object.UnmarshalJSON(content)); err != nil {
+	err = errors.Join(json.Unmarshal(content, response.Metadata), response.Object.UnmarshalJSON(content))
+	if err != nil {
 		return plan.Response{Err: fmt.Errorf("failed to decode %s %q: %w", request.Kind.Kind, request.Name, err)}
 	}
 	return response

@@ -135,7 +135,8 @@ func (o *Observer) render(
 	ctx context.Context, program *compiled, namespace *corev1.Namespace,
 ) ([]render.Object, error) {
 	if len(program.errors) > 0 {
-		return nil, template.Problemf(v1alpha1.ReasonInvalidTemplate, "the template is invalid: %w", program.errors.ToAggregate())
+		return nil, template.Problemf(v1alpha1.ReasonInvalidTemplate,
+			"the template is invalid: %w", program.errors.ToAggregate())
 	}
 	key := client.ObjectKey{Namespace: o.SystemNamespace, Name: program.account}
 	switch err := o.ServiceAccounts.Get(ctx, key, &corev1.ServiceAccount{}); {

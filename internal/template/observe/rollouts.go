@@ -87,7 +87,8 @@ func (r *Rollouts) getOrAdd(namespace *corev1.Namespace) *progress {
 	return known
 }
 
-// Forget forgets a Namespace that is being deleted or does not exist. It returns the templates whose status has changed.
+// Forget forgets a Namespace that is being deleted or does not exist. It returns the templates whose status has
+// changed.
 func (r *Rollouts) Forget(name string) (changed []string) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()

@@ -8,6 +8,6 @@
 // operations, each an exchange of requests and responses with the API server, in which [Next] decides what follows from
 // a response. [Conclude] returns the [Outcome] of a plan with the results of its operations.
 //
-// [Ownership] decides about one object, [Rollout] which revision a Namespace gets, and [CheckLimits] about the number of
-// Namespaces of a user.
+// [Ownership] decides about one object, [Rollout] which revision a Namespace gets, and [CheckLimits] about the number
+// of Namespaces of a user. A preview of a template shows the [Decision] about each object.
 package plan

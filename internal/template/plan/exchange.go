@@ -247,7 +247,8 @@ func (o Operation) afterReset(r Response) Operation {
 func (o Operation) afterPreviewClaims(r Response) Operation {
 	switch {
 	case apierrors.IsInvalid(r.Err), dryrun.IsUnsupported(r.Err):
-		return o.apply() // The object is replaced, or the error is that of the change itself; without a preview, claims remain.
+		// The object is replaced, or the error is that of the change itself; without a preview, claims remain.
+		return o.apply()
 	case r.Err != nil:
 		return o.done(r.Err)
 	}
@@ -332,7 +333,7 @@ func (o Operation) afterTryOtherName(r Response) Operation {
 	switch {
 	case apierrors.IsInvalid(r.Err):
 		return o.done(o.rejected)
-	case apierrors.IsForbidden(r.Err): // For example, a quota of the users of the namespace has no space for another object.
+	case apierrors.IsForbidden(r.Err): // For example, a quota in the namespace has no space for another object.
 		return o.done(Immutable(&o.Object, r.Err.Error(), o.rejected))
 	case r.Err != nil:
 		return o.done(fmt.Errorf("%w; it is unknown whether only the change is invalid: %w", o.rejected, r.Err))

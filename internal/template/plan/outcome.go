@@ -71,7 +71,9 @@ type TemplateOutcome struct {
 
 // HasFailed reports whether the Namespace does not contain all objects.
 func (r Outcome) HasFailed() bool {
-	return slices.ContainsFunc(r.Templates, func(outcome TemplateOutcome) bool { return template.IsIncomplete(outcome.Problems) })
+	return slices.ContainsFunc(r.Templates, func(outcome TemplateOutcome) bool {
+		return template.IsIncomplete(outcome.Problems)
+	})
 }
 
 // Blocking returns the first problem that prevents the initialization of a new Namespace from completing, or nil.

@@ -185,7 +185,9 @@ func compareDeletion(a, b template.ObjectState) int {
 }
 
 // concludeRemoval returns what remains recorded of the obsolete objects, and why objects could not be deleted.
-func (c *conclusion) concludeRemoval(r *removal, hasApplied bool) (remaining []template.ObjectState, problems []template.Problem) {
+func (c *conclusion) concludeRemoval(
+	r *removal, hasApplied bool,
+) (remaining []template.ObjectState, problems []template.Problem) {
 	if !hasApplied {
 		return r.obsolete, nil
 	}
