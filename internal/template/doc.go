@@ -35,7 +35,7 @@
 // record that it intends to create an object: after a crash, it could not distinguish its object from that of a user.
 //
 // An object is deleted only if its own metadata also show that the operator has written it for the template
-// (plan.CheckMark): otherwise, a client that can write the annotation could make the operator delete any object.
+// (package plan): otherwise, a client that can write the annotation could make the operator delete any object.
 // Without this mark, it is kept and reported.
 //
 // An object is deleted only if the operator has created it, if the content of all objects of the template was applied,

@@ -146,9 +146,9 @@ func (s *stores) Wrote(_ *corev1.Namespace, key template.ObjectKey, response *pl
 }
 
 func (s *stores) Permit(
-	_ context.Context, tmpl *v1alpha1.NamespaceTemplate, verb string, resource schema.GroupResource, namespace, name string,
+	_ context.Context, tmpl *v1alpha1.NamespaceTemplate, verb string, of schema.GroupResource, namespace, name string,
 ) error {
-	s.permitted = append(s.permitted, strings.Join([]string{tmpl.Name, verb, resource.String(), namespace, name}, " "))
+	s.permitted = append(s.permitted, strings.Join([]string{tmpl.Name, verb, of.String(), namespace, name}, " "))
 	return s.err
 }
 

@@ -135,7 +135,7 @@ func (p *Plan) decide(index int, observed ObjectSnapshot) object {
 			Namespace: p.Namespace.UID, IsInitializing: p.isInitializing, Recorded: o.recorded,
 			Earlier: p.State.Earlier(key, selected.Name), Created: p.Memory.Created[key], Current: observed.Current,
 		}
-		if o.action = o.own.Decide(o.Content); o.err == nil && o.action == WaitForDeletion {
+		if o.action = o.own.decide(o.Content); o.err == nil && o.action == WaitForDeletion {
 			o.err = template.Problemf(v1alpha1.ReasonObjectTerminating,
 				"the current %s %q is being deleted", o.Manifest.GetKind(), o.Manifest.GetName())
 		}

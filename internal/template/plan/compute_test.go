@@ -12,7 +12,6 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -429,7 +428,7 @@ func TestFullPass(t *testing.T) {
 		failed      bool
 	}{
 		"not due":                            {object: same, isNotDue: true},
-		"not due, but it has differed":       {object: same, isNotDue: true, isDifferent: true, answer: preview(func(o *Operation, r *Response) { r.Object.SetLabels(nil) }), sent: []string{"Apply one dry forced", "Read one"}},
+		"not due, but it has differed":       {object: same, isNotDue: true, isDifferent: true, answer: preview(func(_ *Operation, r *Response) { r.Object.SetLabels(nil) }), sent: []string{"Apply one dry forced", "Read one"}},
 		"the same":                           {object: same, answer: preview(nil), sent: []string{"Apply one dry forced", "Read one"}},
 		"changed":                            {object: same, answer: preview(differ), sent: []string{"Apply one dry forced", "Read one", "Apply one forced"}},
 		"admission does not change it now":   {object: same, isDifferent: true, answer: preview(nil), sent: []string{"Apply one dry forced", "Apply one forced"}},
@@ -525,5 +524,3 @@ func TestUnneeded(t *testing.T) {
 		})
 	}
 }
-
-var _ corev1.Namespace

@@ -192,14 +192,14 @@ func (o Operation) conflict(description string) Operation {
 
 // write applies the object, after it has found one of which too little is known.
 func (o Operation) write() Operation {
-	if o.own.MustFind(o.action, o.Template.Spec.Sync.AdoptionPolicy) {
+	if o.own.mustFind(o.action, o.Template.Spec.Sync.AdoptionPolicy) {
 		return o.sendFor(find, Find)
 	}
 	return o.apply()
 }
 
 func (o Operation) apply() Operation {
-	return o.sendApply(apply, o.isForced || IsForced(o.action, o.Template.Spec.Sync.AdoptionPolicy), false)
+	return o.sendApply(apply, o.isForced || isForced(o.action, o.Template.Spec.Sync.AdoptionPolicy), false)
 }
 
 // afterFind ends if an object exists that must not be adopted. It removes claims of other clients to fields that the
@@ -217,7 +217,7 @@ func (o Operation) afterFind(r Response) Operation {
 	case err != nil:
 		return o.done(err)
 	case mustReset:
-		return o.setManagers(reset, OwnClaims(r.Metadata.ManagedFields, o.Template.Name), "")
+		return o.setManagers(reset, ownClaims(r.Metadata.ManagedFields, o.Template.Name), "")
 	case current != nil && current.IsShared && o.action == ActionUpdate:
 		o.found = r.Metadata
 		return o.preview(previewClaims)
@@ -252,7 +252,7 @@ func (o Operation) afterPreviewClaims(r Response) Operation {
 	case r.Err != nil:
 		return o.done(r.Err)
 	}
-	managers, err := Disown(o.found.ManagedFields, r.Metadata.ManagedFields, o.Template.Name, o.own.Recorded == nil)
+	managers, err := withoutClaims(o.found.ManagedFields, r.Metadata.ManagedFields, o.Template.Name, o.own.Recorded == nil)
 	switch {
 	case err != nil:
 		return o.done(err)
@@ -291,7 +291,7 @@ func (o Operation) afterApply(r Response) Operation {
 		o.rejected, o.version = r.Err, "" // A new object has no version.
 		other := o
 		other.Object.Manifest = o.Object.Manifest.DeepCopy()
-		other.Object.Manifest.SetName(OtherName(o.Namespace.UID, o.Object.Manifest.GetName()))
+		other.Object.Manifest.SetName(otherName(o.Namespace.UID, o.Object.Manifest.GetName()))
 		return o.send(tryOtherName, other.preview(tryOtherName).Request)
 	case o.action == ActionCreate && adopt == v1alpha1.AdoptIfEqual && nsobject.IsConflict(r.Err):
 		o.rejected = r.Err
@@ -334,13 +334,13 @@ func (o Operation) afterTryOtherName(r Response) Operation {
 	case apierrors.IsInvalid(r.Err):
 		return o.done(o.rejected)
 	case apierrors.IsForbidden(r.Err): // For example, a quota in the namespace has no space for another object.
-		return o.done(Immutable(&o.Object, r.Err.Error(), o.rejected))
+		return o.done(immutable(&o.Object, r.Err.Error(), o.rejected))
 	case r.Err != nil:
 		return o.done(fmt.Errorf("%w; it is unknown whether only the change is invalid: %w", o.rejected, r.Err))
 	case !r.IsCreated:
 		return o.done(o.rejected)
 	}
-	if err := o.own.CheckReplacement(&o.Object, o.rejected); err != nil {
+	if err := o.own.checkReplacement(&o.Object, o.rejected); err != nil {
 		return o.done(err)
 	}
 	return o.sendConfirm(confirmReplacement) // The template in the cache can be older than the object.
@@ -365,7 +365,7 @@ func (o Operation) applied(r Response) Operation {
 		return o.finish()
 	}
 	var err error
-	if o.releases, err = Releases(&o.Object, r.Metadata, o.Template.Name); err != nil {
+	if o.releases, err = releasesOf(&o.Object, r.Metadata, o.Template.Name); err != nil {
 		return o.done(err)
 	}
 	return o.release()
@@ -397,7 +397,7 @@ func (o Operation) afterRelease(r Response) Operation {
 // finish finds the metadata as watches return it. JSON, but not the format of watches, escapes some characters that
 // keys and elements of lists in the managedFields can contain, and the hash of the managedFields is recorded.
 func (o Operation) finish() Operation {
-	if IsEscaped(o.found.ManagedFields) {
+	if isEscaped(o.found.ManagedFields) {
 		return o.sendFor(findApplied, Find)
 	}
 	o.Result.Applied = o.found

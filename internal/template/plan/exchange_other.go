@@ -49,7 +49,7 @@ func (o Operation) remove(recorded template.ObjectState) Operation {
 // afterFindMarked deletes an object if its metadata prove that the operator has written it for its owner, which is a
 // template.
 func (o Operation) afterFindMarked(r Response) Operation {
-	uid := o.own.Creation()
+	uid := o.own.creation()
 	if o.removed != nil {
 		uid = o.removed.UID
 	}
@@ -61,7 +61,7 @@ func (o Operation) afterFindMarked(r Response) Operation {
 	case r.Metadata == nil:
 		return o.deleted(true, "", nil)
 	}
-	if kept := CheckMark(o.owner, o.Namespace.UID, uid, &r.Metadata.ObjectMeta); kept != "" {
+	if kept := checkMark(o.owner, o.Namespace.UID, uid, &r.Metadata.ObjectMeta); kept != "" {
 		return o.deleted(false, kept, nil)
 	}
 	// Some aggregated API servers assign no resourceVersion.
@@ -105,9 +105,9 @@ func (o Operation) deleted(isGone bool, kept string, err error) Operation {
 func (o Operation) replaced(isGone bool, kept string, err error) Operation {
 	switch name := describeObject(&o.Object); {
 	case kept != "":
-		return o.done(Immutable(&o.Object, kept, o.rejected))
+		return o.done(immutable(&o.Object, kept, o.rejected))
 	case apierrors.IsForbidden(err):
-		return o.done(Immutable(&o.Object, err.Error(), o.rejected))
+		return o.done(immutable(&o.Object, err.Error(), o.rejected))
 	case err != nil:
 		return o.done(fmt.Errorf("failed to delete %s, which cannot be changed: %w", name, err))
 	case !isGone:
@@ -149,7 +149,7 @@ func (o Operation) afterFindMetadata(r Response) Operation {
 	case r.Namespace.UID != o.Namespace.UID:
 		return o.done(ErrUnconfirmed)
 	}
-	if o.Result.Kept = CheckMetadataMark(o.Template, *o.removed, r.Namespace); o.Result.Kept != "" {
+	if o.Result.Kept = checkMetadataMark(o.Template, *o.removed, r.Namespace); o.Result.Kept != "" {
 		return o.done(nil)
 	}
 	return o.send(removeMetadata, Request{

@@ -24,9 +24,9 @@ const maxManagers = 64
 // IsCrowded reports whether an object has too many field managers.
 func IsCrowded(entries []metav1.ManagedFieldsEntry) bool { return len(entries) > maxManagers }
 
-// MustFind reports whether the API server must be asked for an object before it is written: the cache lacks objects
+// mustFind reports whether the API server must be asked for an object before it is written: the cache lacks objects
 // without the label of a template, and the managedFields. In a new Namespace, users cannot write.
-func (o Ownership) MustFind(decided Action, adopt v1alpha1.AdoptionPolicy) bool {
+func (o Ownership) mustFind(decided Action, adopt v1alpha1.AdoptionPolicy) bool {
 	if o.Current != nil {
 		return o.Current.IsCrowded || o.Current.IsShared && decided == ActionUpdate ||
 			decided == ActionCreate && adopt == v1alpha1.AdoptNever
@@ -53,9 +53,9 @@ func (o Ownership) CheckExisting(
 	return found.IsCrowded, nil
 }
 
-// CheckReplacement returns a problem unless an object may be deleted and created again, after the API server has
+// checkReplacement returns a problem unless an object may be deleted and created again, after the API server has
 // rejected its change, but not the object.
-func (o Ownership) CheckReplacement(wanted *ObjectSnapshot, rejected error) error {
+func (o Ownership) checkReplacement(wanted *ObjectSnapshot, rejected error) error {
 	isAllowed, reason := o.mayReplace(wanted.Key().Kind)
 	if isAllowed && !namesField(rejected) {
 		// The name with which the object is valid can matter to an admission policy, which then also rejects the new object.
@@ -64,11 +64,11 @@ func (o Ownership) CheckReplacement(wanted *ObjectSnapshot, rejected error) erro
 	if isAllowed {
 		return nil
 	}
-	return Immutable(wanted, reason, rejected)
+	return immutable(wanted, reason, rejected)
 }
 
-// Immutable returns the problem of an object that cannot be changed and is not replaced.
-func Immutable(wanted *ObjectSnapshot, reason string, rejected error) error {
+// immutable returns the problem of an object that cannot be changed and is not replaced.
+func immutable(wanted *ObjectSnapshot, reason string, rejected error) error {
 	return template.Problemf(v1alpha1.ReasonFieldImmutable, "%s cannot be changed, and is not replaced, because %s; the "+
 		"operator creates it again after you delete it: %w", describeObject(wanted), reason, rejected)
 }
@@ -87,10 +87,10 @@ const releasedFields = `{"f:metadata":{"f:annotations":{"f:` + v1alpha1.Annotati
 // another, but a user can write as many field managers as the object has space for.
 const maxReleases = 4
 
-// Releases returns the other templates that have set fields of an object. When a template applies an object for the
+// releasesOf returns the other templates that have set fields of an object. When a template applies an object for the
 // first time, the object has moved from them. Later, other field managers of templates are like those of any other
 // client.
-func Releases(
+func releasesOf(
 	wanted *ObjectSnapshot, applied *metav1.PartialObjectMetadata, name string,
 ) ([]string, error) {
 	var names []string
@@ -120,14 +120,14 @@ func (o Operation) isConfirmed(r Response) bool {
 		(revision == "" || revision == template.Revision(&r.Template.Spec) || revision == o.Choice.Current)
 }
 
-// IsForced reports whether the fields of other field managers are overridden when an object is applied.
-func IsForced(decided Action, adopt v1alpha1.AdoptionPolicy) bool {
+// isForced reports whether the fields of other field managers are overridden when an object is applied.
+func isForced(decided Action, adopt v1alpha1.AdoptionPolicy) bool {
 	return decided != ActionCreate || adopt == v1alpha1.AdoptAlways
 }
 
-// OtherName returns a name under which a dry run creates an object: whether the API server would create it shows
+// otherName returns a name under which a dry run creates an object: whether the API server would create it shows
 // whether it rejects only the change of the existing object.
-func OtherName(namespace types.UID, name string) string {
+func otherName(namespace types.UID, name string) string {
 	const maxName = 39 // The names of some kinds are limited to 52 characters, and a hash has 12.
 	return name[:min(len(name), maxName)] + "x" + template.HashOf(namespace, name)
 }

@@ -4,16 +4,13 @@
 package plan
 
 import (
-	"errors"
 	"strings"
 	"testing"
 	"time"
 
 	. "github.com/onsi/gomega"
 	"github.com/onsi/gomega/types"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
@@ -53,7 +50,7 @@ func TestCheckExisting(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			g.Expect(test.own.MustFind(test.decided, test.adopt)).To(Equal(test.mustFind))
+			g.Expect(test.own.mustFind(test.decided, test.adopt)).To(Equal(test.mustFind))
 			mustReset, err := test.own.CheckExisting(wantConfigMap("config", ""), test.found, test.decided, test.adopt)
 			g.Expect(mustReset).To(Equal(test.mustReset))
 			g.Expect(reasonOf(err)).To(Equal(test.reason))
@@ -69,68 +66,11 @@ func reasonOf(err error) string {
 	return template.ToProblem("", "", err).Reason
 }
 
-func TestCheckReplacement(t *testing.T) {
-	invalid := apierrors.NewInvalid(configMaps.GroupKind(), "config", field.ErrorList{field.Forbidden(field.NewPath("data"), "immutable")})
-	tests := map[string]struct {
-		own      Ownership
-		rejected error
-		reason   string
-	}{
-		"created":                         {own: Ownership{Created: "1"}, rejected: invalid},
-		"of another client":               {rejected: invalid, reason: v1alpha1.ReasonFieldImmutable},
-		"rejected by an admission policy": {own: Ownership{Created: "1"}, rejected: errors.New("denied"), reason: v1alpha1.ReasonFieldImmutable},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			err := test.own.CheckReplacement(wantConfigMap("config", ""), test.rejected)
-			NewWithT(t).Expect(reasonOf(err)).To(Equal(test.reason))
-		})
-	}
-}
-
-func TestReleases(t *testing.T) {
-	const apply = metav1.ManagedFieldsOperationApply
-	owned := func(names ...string) *metav1.PartialObjectMetadata {
-		object := &metav1.PartialObjectMetadata{}
-		for _, name := range names {
-			object.ManagedFields = append(object.ManagedFields, entryOf(template.FieldManager(name), apply, "", "{}"))
-		}
-		return object
-	}
-	clients := owned("own")
-	clients.ManagedFields = append(clients.ManagedFields, entryOf("kubectl", apply, "", "{}"),
-		entryOf(template.FieldManager("released"), apply, "", releasedFields))
-	tests := map[string]struct {
-		applied *metav1.PartialObjectMetadata
-		want    []string
-		reason  string
-	}{
-		"other clients, and a released one": {applied: clients},
-		"as many as it can have moved from": {applied: owned("a", "own", "b", "c", "d"), want: []string{"a", "b", "c", "d"}},
-		"more":                              {applied: owned("a", "own", "b", "c", "d", "e"), reason: v1alpha1.ReasonConflict},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			g := NewWithT(t)
-			names, err := Releases(wantConfigMap("config", ""), test.applied, "own")
-			g.Expect(names).To(Equal(test.want))
-			g.Expect(reasonOf(err)).To(Equal(test.reason))
-		})
-	}
-}
-
-func TestIsForced(t *testing.T) {
-	g := NewWithT(t)
-	g.Expect(IsForced(ActionCreate, v1alpha1.AdoptIfEqual)).To(BeFalse())
-	g.Expect(IsForced(ActionCreate, v1alpha1.AdoptAlways)).To(BeTrue())
-	g.Expect(IsForced(ActionUpdate, v1alpha1.AdoptNever)).To(BeTrue())
-}
-
 func TestOtherName(t *testing.T) {
 	g := NewWithT(t)
 	long := strings.Repeat("a", 253)
-	g.Expect(OtherName("uid", long)).To(And(HaveLen(52), Not(Equal(OtherName("uid", long+"b")))))
-	g.Expect(OtherName("uid", "a")).NotTo(Equal(OtherName("other", "a")))
+	g.Expect(otherName("uid", long)).To(And(HaveLen(52), Not(Equal(otherName("uid", long+"b")))))
+	g.Expect(otherName("uid", "a")).NotTo(Equal(otherName("other", "a")))
 }
 
 // The API server must confirm what a deletion depends on. The operator itself can have changed the Namespace meanwhile.

@@ -91,7 +91,7 @@ func TestExchanges(t *testing.T) {
 	appliedAs := func(isCreated bool, change ...func(*metav1.PartialObjectMetadata)) Response {
 		return Response{Metadata: found(change...).Metadata, Object: object, IsCreated: isCreated}
 	}
-	other := OtherName(namespaceUID, "one")
+	other := otherName(namespaceUID, "one")
 	const (
 		findOne, apply1, forced = "Find one", "Apply one", "Apply one forced"
 		preview, unconfirmed    = "Apply one dry forced", "unconfirmed"

@@ -94,7 +94,7 @@ func TestLimitsCount(t *testing.T) {
 				admitted["a"].Insert("team")
 			}
 			namespaces := []corev1.Namespace{*test.namespace}
-			g.Expect(UsageOf(limited("team", 1), "alice", namespaces, admitted)).To(Equal(test.want))
+			g.Expect(usageOf(limited("team", 1), "alice", namespaces, admitted)).To(Equal(test.want))
 		})
 	}
 }

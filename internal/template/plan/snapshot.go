@@ -147,7 +147,7 @@ func ObservedOf(metadata *metav1.ObjectMeta) *Observed {
 		Template:      metadata.Labels[v1alpha1.LabelManagedByTemplate],
 		NamespaceUID:  types.UID(metadata.Annotations[v1alpha1.AnnotationNamespaceUID]),
 		IsTerminating: metadata.DeletionTimestamp != nil, IsCrowded: IsCrowded(metadata.ManagedFields),
-		IsShared: HasSharedFields(metadata.ManagedFields, metadata.Labels[v1alpha1.LabelManagedByTemplate]),
+		IsShared: hasSharedFields(metadata.ManagedFields, metadata.Labels[v1alpha1.LabelManagedByTemplate]),
 	}
 	if len(observed.NamespaceUID) > maxUID {
 		observed.NamespaceUID = "" // It is not the UID of a Namespace.
