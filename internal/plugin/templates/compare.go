@@ -182,8 +182,8 @@ func (c *comparer) applies(namespace *corev1.Namespace, state template.State) bo
 	return c.changed.DeletionTimestamp == nil && template.Applies(c.changed.NamespaceTemplate, namespace, state)
 }
 
-// snapshot returns what is known about a Namespace in which all objects are as it records them. It keeps what it records
-// of other templates.
+// snapshot returns what is known about a Namespace in which all objects are as it records them. What it records of other
+// templates is kept.
 func (c *comparer) snapshot(ctx context.Context, namespace *corev1.Namespace, state template.State) plan.Snapshot {
 	tmpl := c.changed.DeepCopy()
 	tmpl.Spec.Sync.AdoptionPolicy = cmp.Or(tmpl.Spec.Sync.AdoptionPolicy, v1alpha1.AdoptIfEqual)

@@ -186,7 +186,8 @@ func (w *Writer) patch(
 		return plan.Response{Err: err}
 	}
 	response := plan.Response{
-		Metadata: &metav1.PartialObjectMetadata{}, Object: &unstructured.Unstructured{}, IsCreated: code == http.StatusCreated,
+		Metadata: &metav1.PartialObjectMetadata{}, Object: &unstructured.Unstructured{},
+		IsCreated: code == http.StatusCreated,
 	}
 	err = errors.Join(json.Unmarshal(content, response.Metadata), response.Object.UnmarshalJSON(content))
 	if err != nil {

@@ -63,7 +63,9 @@ func execute(p Plan, answer respond) (results []Result, sent []string) {
 			continue
 		}
 		for !o.IsDone() {
-			sent = append(sent, requestText(o))
+			if sent = append(sent, requestText(o)); len(sent) > 100 {
+				panic("the exchange does not end")
+			}
 			var response *Response
 			if answer != nil {
 				response = answer(o)

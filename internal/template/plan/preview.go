@@ -70,8 +70,8 @@ func deletedBy(r *removal) (deleted []template.ObjectState) {
 	return deleted
 }
 
-// Elapsed returns a memory for which everything that a Namespace records of a template has been absent long enough to be
-// deleted, and no full pass is due: a preview shows what will happen in the end.
+// Elapsed returns a memory for which everything that a Namespace records of a template has been absent long enough to
+// be deleted, and no full pass is due: a preview shows what will happen in the end.
 func Elapsed(name string, recorded template.Entry, now time.Time) Memory {
 	m := Memory{FullPass: now.Add(time.Hour), Absences: Absences{absenceKey{template: name}: {}}}
 	for _, object := range recorded.Objects {
