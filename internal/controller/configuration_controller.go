@@ -34,7 +34,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/metrics"
 	"github.com/nslifecycle/nslifecycle/internal/nsobject"
 	"github.com/nslifecycle/nslifecycle/internal/printable"
-	"github.com/nslifecycle/nslifecycle/internal/template/apply"
+	"github.com/nslifecycle/nslifecycle/internal/template/observe"
 )
 
 // ConfigurationReconciler merges all configurations into NamespaceInitializerSet/effective, and
@@ -57,7 +57,7 @@ type ConfigurationReconciler struct {
 	// them to remove initializers with subjects, and their dry runs need no permission to use a template.
 	Operators []string
 	// Revisions has the revisions of NamespaceTemplates, whose initializer is registered; nil without templates.
-	Revisions *apply.Revisions
+	Revisions *observe.Revisions
 	// RevisionCache watches the ControllerRevisions.
 	RevisionCache cache.Cache
 

@@ -36,8 +36,8 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/nscache"
 	"github.com/nslifecycle/nslifecycle/internal/nsobject"
 	"github.com/nslifecycle/nslifecycle/internal/template"
-	"github.com/nslifecycle/nslifecycle/internal/template/apply"
 	"github.com/nslifecycle/nslifecycle/internal/template/authorization"
+	"github.com/nslifecycle/nslifecycle/internal/template/observe"
 	"github.com/nslifecycle/nslifecycle/internal/template/plan"
 	"github.com/nslifecycle/nslifecycle/internal/templateset"
 )
@@ -60,11 +60,12 @@ const (
 // objectRetentionPolicy.whenDeleted is "Delete".
 type TemplateReconciler struct {
 	client.Client
-	Programs   *apply.Programs
-	Revisions  *apply.Revisions
+	Programs   *observe.Programs
+	Revisions  *observe.Revisions
 	Authorizer *authorization.Authorizer
-	Applier    *apply.Applier
-	Records    *apply.Records
+	Observer   *observe.Observer
+	Writes     *observe.Writes
+	Rollouts   *observe.Rollouts
 	Clock      clock.PassiveClock
 	Recorder   events.EventRecorder
 	// Exempt are the names of the Namespaces to which no template is applied.
@@ -177,12 +178,12 @@ func (r *TemplateReconciler) report(
 	namespaces []corev1.Namespace,
 ) (ctrl.Result, error) {
 	last, observed := r.review(ctx, current), r.observe(current, namespaces)
-	missingSource := r.Applier.MissingSource(ctx, current)
+	missingSource := r.Observer.MissingSource(ctx, current)
 	if err := r.observeEnforcement(ctx, current, &observed); err != nil {
 		return ctrl.Result{}, err
 	}
 	// Just after a start, the counts are not complete, and those in the status may still be right.
-	isComplete := r.Records.IsComplete(namespaces)
+	isComplete := r.Rollouts.IsComplete(namespaces)
 	if !isComplete && before.ObservedGeneration == current.Generation {
 		return ctrl.Result{RequeueAfter: templateStatusInterval}, nil
 	}
@@ -207,8 +208,8 @@ func (r *TemplateReconciler) retain(ctx context.Context) (stopWatchesAfter time.
 	if err := r.List(ctx, &templates, client.UnsafeDisableDeepCopy); err != nil {
 		return 0, fmt.Errorf("failed to list NamespaceTemplates: %w", err)
 	}
-	if r.Applier.Retain(ctx, templates.Items) {
-		stopWatchesAfter = apply.WatchRetention
+	if r.Observer.Retain(ctx, templates.Items) {
+		stopWatchesAfter = observe.WatchRetention
 	}
 	omitted := r.Programs.Omitted(templates.Items)
 	for i := range templates.Items {
@@ -230,7 +231,7 @@ func (r *TemplateReconciler) retain(ctx context.Context) (stopWatchesAfter time.
 func (r *TemplateReconciler) review(ctx context.Context, current *v1alpha1.NamespaceTemplate) review {
 	interval := reviewInterval
 	last, ok := r.reviews[current.UID]
-	failures := r.Records.Summary(current.Name, current.Status.UpdateRevision).Failures
+	failures := r.Rollouts.Summary(current.Name, current.Status.UpdateRevision).Failures
 	isForbidden := slices.ContainsFunc(failures,
 		func(failure v1alpha1.TemplateFailure) bool { return failure.Reason == v1alpha1.ReasonForbidden })
 	switch {
@@ -241,7 +242,7 @@ func (r *TemplateReconciler) review(ctx context.Context, current *v1alpha1.Names
 	case last.authorized != metav1.ConditionTrue:
 		interval = incompleteReviewInterval
 	}
-	unserved := r.Applier.Unserved(current)
+	unserved := r.Observer.Unserved(current)
 	isServed := slices.Equal(last.unserved, unserved)
 	if ok && last.generation == current.Generation && isServed && r.Clock.Since(last.at) < interval {
 		return last
@@ -294,7 +295,7 @@ func (r *TemplateReconciler) updateFinalizer(
 // isUsed reports whether a Namespace records a template.
 func (r *TemplateReconciler) isUsed(namespaces []corev1.Namespace, name string) (bool, error) {
 	for i := range namespaces {
-		state, err := r.Records.State(&namespaces[i])
+		state, err := r.Writes.State(&namespaces[i])
 		if err != nil {
 			if recordsTemplate(&namespaces[i], name) {
 				return true, err
@@ -365,12 +366,12 @@ func (r *TemplateReconciler) observeEnforcement(
 // mustProcess reports whether a template must still be applied to a Namespace that it selects. Before, the counts do
 // not include the Namespace, for example because the template is new.
 func (r *TemplateReconciler) mustProcess(current *v1alpha1.NamespaceTemplate, namespace *corev1.Namespace) bool {
-	state, err := r.Records.State(namespace)
+	state, err := r.Writes.State(namespace)
 	return err == nil && current.DeletionTimestamp == nil && namespace.DeletionTimestamp == nil &&
 		initialization.ParseState(namespace).Phase == initialization.PhaseInitialized &&
 		!slices.Contains(r.Exempt, namespace.Name) &&
-		template.MustApply(current, namespace, state) && !r.Records.IsBlocked(current.UID, namespace) &&
-		!r.Records.HasProcessed(current, namespace.Name)
+		template.MustApply(current, namespace, state) && !r.Rollouts.IsBlocked(current.UID, namespace) &&
+		!r.Rollouts.HasProcessed(current, namespace.Name)
 }
 
 // writeStatus is the only function that sets status.observedGeneration: a client that reads the generation of its own
@@ -379,12 +380,12 @@ func (r *TemplateReconciler) writeStatus(
 	ctx context.Context, current *v1alpha1.NamespaceTemplate, before *v1alpha1.NamespaceTemplateStatus, last review,
 	missingSource string, observed observedGeneration,
 ) error {
-	base, now, rollout := current.DeepCopy(), r.Clock.Now(), r.Records.Rollout(current.UID)
+	base, now, rollout := current.DeepCopy(), r.Clock.Now(), r.Rollouts.Get(current.UID)
 	base.Status = *before
 	status := &current.Status
 	status.ObservedGeneration = current.Generation
 	status.UpdateRevision = template.Revision(&current.Spec)
-	summary := r.Records.Summary(current.Name, status.UpdateRevision)
+	summary := r.Rollouts.Summary(current.Name, status.UpdateRevision)
 	status.Namespaces, status.Failures = &summary.Counts, summary.Failures
 	unauthorizedSince := observed.since
 	authorized := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionAuthorized)
@@ -422,7 +423,7 @@ func (r *TemplateReconciler) planRollout(
 	if current.DeletionTimestamp != nil {
 		return nil
 	}
-	last, status := r.Records.Rollout(current.UID), &current.Status
+	last, status := r.Rollouts.Get(current.UID), &current.Status
 	if last.Current == "" { // The operator has restarted, or the template is new.
 		var err error
 		if last.Current, err = r.Revisions.Current(ctx, current); err != nil {
@@ -451,7 +452,7 @@ func (r *TemplateReconciler) planRollout(
 	if !rollout.CanariesUpdated.IsZero() {
 		status.CanariesUpdatedTime = rollout.CanariesUpdated.DeepCopy()
 	}
-	if r.Records.SetRollout(current.UID, rollout) {
+	if r.Rollouts.Set(current.UID, rollout) {
 		enqueueConcerned(ctx, r.Client, r.Namespaces, current)
 	}
 	return nil
@@ -461,26 +462,26 @@ func (r *TemplateReconciler) planRollout(
 func (r *TemplateReconciler) progress(
 	current *v1alpha1.NamespaceTemplate, revision string, namespaces []corev1.Namespace,
 ) plan.Progress {
-	progress := plan.Progress{IsComplete: r.Records.IsComplete(namespaces)}
+	progress := plan.Progress{IsComplete: r.Rollouts.IsComplete(namespaces)}
 	for i := range namespaces {
 		namespace := &namespaces[i]
-		state, err := r.Records.State(namespace)
+		state, err := r.Writes.State(namespace)
 		if err != nil {
 			continue // The reconciliation of the Namespace returns the error.
 		}
 		// The last write can have initialized a Namespace that the cache shows as initializing.
-		isStale := r.Records.IsStale(namespace)
+		isStale := r.Writes.IsStale(namespace)
 		if !isStale && initialization.ParseState(namespace).Phase != initialization.PhaseInitialized ||
 			slices.Contains(r.Exempt, namespace.Name) ||
 			!template.IsOutdated(current, namespace, state, revision) ||
-			r.Records.IsBlocked(current.UID, namespace) {
+			r.Rollouts.IsBlocked(current.UID, namespace) {
 			continue
 		}
 		if isStale || nscache.IsPartial(namespace) {
 			r.Requests.AddAfter(templateStatusInterval, current.Name)
 		}
 		progress.Outdated++
-		if r.Records.MayBeCanary(current, namespace) {
+		if r.Rollouts.MayBeCanary(current, namespace) {
 			progress.Canaries++
 		}
 	}

@@ -27,8 +27,9 @@ import (
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/template"
-	"github.com/nslifecycle/nslifecycle/internal/template/apply"
 	"github.com/nslifecycle/nslifecycle/internal/template/authorization"
+	"github.com/nslifecycle/nslifecycle/internal/template/execute"
+	"github.com/nslifecycle/nslifecycle/internal/template/observe"
 	"github.com/nslifecycle/nslifecycle/internal/template/plan"
 	"github.com/nslifecycle/nslifecycle/internal/templateset"
 	"github.com/nslifecycle/nslifecycle/test/framework/policytest"
@@ -49,17 +50,18 @@ func (s *templateServer) reconciler(objects ...client.Object) *TemplateReconcile
 	api := newFakeClient(interceptor.Funcs{
 		Get: s.get, Create: s.create, Patch: s.patch, SubResourcePatch: s.patchStatus,
 	}, append(objects, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: systemNamespace, Name: "account"}})...)
-	revisions := &apply.Revisions{Client: api, Cached: api, Live: api, SystemNamespace: systemNamespace}
-	programs, records := &apply.Programs{Revisions: revisions}, &apply.Records{Clock: clock}
+	revisions := &observe.Revisions{Client: api, Cached: api, Live: api, SystemNamespace: systemNamespace}
+	observer := &observe.Observer{
+		Programs: &observe.Programs{Revisions: revisions}, Writes: &observe.Writes{Clock: clock},
+		Rollouts: &observe.Rollouts{Clock: clock}, Objects: observe.NewObjects(nil, nil, clock, nil),
+		Sources: observe.NewSources(nil, api, sourceNamespace, nil),
+	}
 	return &TemplateReconciler{
-		Client: api, Clock: clock, Requests: &Requests{}, Revisions: revisions, Programs: programs,
-		Records: records, Recorder: events.NewFakeRecorder(10), Namespaces: &Requests{}, Exempt: exempt,
-		Applier: &apply.Applier{
-			Programs: programs, Records: records, Objects: apply.NewObjects(nil, records, clock, nil),
-			Sources: apply.NewSources(nil, api, sourceNamespace, nil),
-		},
+		Client: api, Clock: clock, Requests: &Requests{}, Revisions: revisions, Programs: observer.Programs,
+		Writes: observer.Writes, Rollouts: observer.Rollouts, Recorder: events.NewFakeRecorder(10), Namespaces: &Requests{},
+		Exempt: exempt, Observer: observer,
 		Authorizer: &authorization.Authorizer{
-			DryRunner: &apply.Writer{},
+			DryRunner: &execute.Writer{},
 			Client:    api, ServiceAccounts: api, Revisions: revisions, SystemNamespace: systemNamespace, IsOperator: true, Clock: clock,
 		},
 	}
@@ -140,7 +142,7 @@ func TestTemplateReconcile(t *testing.T) {
 		return current
 	}
 	unchanged := func(*v1alpha1.NamespaceTemplate) {}
-	forbidden := plan.Outcome{Template: "team", UID: "team-uid", Revision: latest, Problems: []template.Problem{{Reason: v1alpha1.ReasonForbidden}}}
+	forbidden := plan.TemplateOutcome{Template: "team", UID: "team-uid", Revision: latest, Problems: []template.Problem{{Reason: v1alpha1.ReasonForbidden}}}
 	const recordRevision, status = "create team-", "status of team"
 
 	tests := map[string]struct {
@@ -152,7 +154,7 @@ func TestTemplateReconcile(t *testing.T) {
 		isNotInSet bool
 		namespace  *wrappers.NamespaceWrapper
 		// outcome is that of the last pass over the Namespace; empty if there was none.
-		outcome    plan.Outcome
+		outcome    plan.TemplateOutcome
 		server     templateServer
 		want       time.Duration
 		wantWrites []string
@@ -179,30 +181,30 @@ func TestTemplateReconcile(t *testing.T) {
 		},
 		"its generation was not applied yet": {
 			template:  with(latest, func(t *v1alpha1.NamespaceTemplate) { t.Generation++ }),
-			namespace: namespaceOf(latest), outcome: plan.Outcome{Template: "team", Revision: latest}, want: templateStatusInterval,
+			namespace: namespaceOf(latest), outcome: plan.TemplateOutcome{Template: "team", Revision: latest}, want: templateStatusInterval,
 			wantWrites: []string{status + " Ready=False/Updating Progressing=True/Updating"},
 		},
 		"all namespaces are updated": {
 			template: with("a", unchanged), namespace: namespaceOf(latest),
-			outcome: plan.Outcome{Template: "team", Revision: latest}, want: reviewInterval,
+			outcome: plan.TemplateOutcome{Template: "team", Revision: latest}, want: reviewInterval,
 			wantWrites: []string{recordRevision + latest, status + " current=" + latest + " Ready=True/UpToDate Progressing=False/UpToDate"},
 			wantEvents: []string{"Normal RolloutCompleted All 1 desired namespaces contain"},
 		},
 		"a namespace is outdated": {
 			template: with("a", unchanged), namespace: namespaceOf("a"),
-			outcome: plan.Outcome{Template: "team", Revision: "a"}, want: reviewInterval,
+			outcome: plan.TemplateOutcome{Template: "team", Revision: "a"}, want: reviewInterval,
 			wantWrites: []string{recordRevision + latest, status + " Ready=False/Updating Progressing=True/Updating"},
 			wantEvents: []string{"Normal RolloutStarted"},
 		},
 		"a canary is outdated": {
 			template:  with("a", func(t *v1alpha1.NamespaceTemplate) { t.Spec.Rollout = teamTemplate().Spec.Rollout }),
-			namespace: namespaceOf("a").Label("canary", "true"), outcome: plan.Outcome{Template: "team", Revision: "a"},
+			namespace: namespaceOf("a").Label("canary", "true"), outcome: plan.TemplateOutcome{Template: "team", Revision: "a"},
 			want: reviewInterval, wantWrites: []string{recordRevision + latest, status + " Ready=False/Updating Progressing=True/Updating: canaries"},
 			wantEvents: []string{"Normal RolloutStarted"},
 		},
 		"the rollout is paused": {
 			template:  with("a", func(t *v1alpha1.NamespaceTemplate) { t.Spec.Rollout.Paused = true }),
-			namespace: namespaceOf("a"), outcome: plan.Outcome{Template: "team", Revision: "a"}, want: reviewInterval,
+			namespace: namespaceOf("a"), outcome: plan.TemplateOutcome{Template: "team", Revision: "a"}, want: reviewInterval,
 			wantWrites: []string{recordRevision + latest, status + " Ready=False/Paused Progressing=Unknown/Paused"},
 			wantEvents: []string{"Normal RolloutPaused The rollout is paused. ... New namespaces get revision a."},
 		},
@@ -241,7 +243,7 @@ func TestTemplateReconcile(t *testing.T) {
 			template: with("a", func(t *v1alpha1.NamespaceTemplate) {
 				t.Spec.Variables = []v1alpha1.TemplateVariable{{Name: "x", Expression: "("}}
 			}),
-			namespace: namespaceOf("a"), outcome: plan.Outcome{Template: "team", Revision: "a"}, want: reviewInterval,
+			namespace: namespaceOf("a"), outcome: plan.TemplateOutcome{Template: "team", Revision: "a"}, want: reviewInterval,
 			wantWrites: []string{status + " Ready=False/Invalid Valid=False/Invalid Progressing=Unknown/Invalid Stalled=True/Invalid"},
 			wantEvents: []string{"Warning InvalidTemplate spec.variables[0].expression"},
 		},
@@ -286,9 +288,7 @@ func TestTemplateReconcile(t *testing.T) {
 			}
 			reconciler := test.server.reconciler(objects...)
 			if test.outcome.Template != "" {
-				record := reconciler.Records.Begin(test.namespace.Obj())
-				reconciler.Records.Report(record, plan.Result{Templates: []plan.Outcome{test.outcome}})
-				reconciler.Records.End(record)
+				reconciler.Rollouts.Report(test.namespace.Obj(), plan.Outcome{Templates: []plan.TemplateOutcome{test.outcome}})
 			}
 			result, err := reconciler.Reconcile(t.Context(), requestFor("team"))
 			g.Expect(err).To(matchError(test.wantError))
@@ -441,9 +441,7 @@ func TestProgress(t *testing.T) {
 			}
 			namespace := test.namespace.Obj()
 			if test.written != "" {
-				later := namespace.DeepCopy()
-				later.ResourceVersion = "8"
-				reconciler.Records.Recorded(reconciler.Records.Begin(namespace), later, stateWith(test.written))
+				reconciler.Writes.SetState(namespace, stateWith(test.written), "8")
 			}
 			progress := reconciler.progress(current, "b", []corev1.Namespace{*namespace})
 			g.Expect(progress.Outdated).To(Equal(test.wantOutdated))
@@ -473,8 +471,7 @@ func TestMinReadySecondsAfterRestart(t *testing.T) {
 			g, current, namespace := NewWithT(t), teamTemplate(), namespaceOf("a").Obj()
 			current.Spec.Rollout.MinReadySeconds = 3600
 			reconciler := (&templateServer{}).reconciler(current, storedRevision(current, "a"), namespace)
-			record := reconciler.Records.Begin(namespace)
-			reconciler.Records.Report(record, plan.Result{Templates: []plan.Outcome{{Template: "team", Revision: "a"}}})
+			reconciler.Rollouts.Report(namespace, plan.Outcome{Templates: []plan.TemplateOutcome{{Template: "team", Revision: "a"}}})
 			compute := func() {
 				g.Expect(reconciler.planRollout(t.Context(), current, []corev1.Namespace{*namespace})).To(Succeed())
 			}
@@ -485,19 +482,19 @@ func TestMinReadySecondsAfterRestart(t *testing.T) {
 			compute()
 			g.Expect(current.Status.CanariesUpdatedTime).To(HaveValue(HaveField("Time", BeTemporally("==", test.want))))
 			g.Expect(current.Status.CurrentRevision).To(Equal("a"))
-			g.Expect(reconciler.Records.Rollout(current.UID).IsCanaryPhase).To(Equal(test.wantOnlyCanary))
+			g.Expect(reconciler.Rollouts.Get(current.UID).IsCanaryPhase).To(Equal(test.wantOnlyCanary))
 		})
 	}
 }
 
 func TestReviewIsRepeated(t *testing.T) {
-	forbidden := plan.Outcome{
+	forbidden := plan.TemplateOutcome{
 		Template: "team", UID: "team-uid", Problems: []template.Problem{{Template: "team", Reason: v1alpha1.ReasonForbidden}},
 	}
 	for name, test := range map[string]struct {
 		// elapsed is the time from the review, after which the right was revoked, to the next one.
 		elapsed time.Duration
-		outcome plan.Outcome
+		outcome plan.TemplateOutcome
 		want    metav1.ConditionStatus
 	}{
 		"not at once":                          {elapsed: time.Second, want: metav1.ConditionTrue},
@@ -505,7 +502,7 @@ func TestReviewIsRepeated(t *testing.T) {
 		"at once after the refusal of a write": {elapsed: time.Second, outcome: forbidden, want: metav1.ConditionFalse},
 		"not at once after another failed write": {
 			elapsed: time.Second, want: metav1.ConditionTrue,
-			outcome: plan.Outcome{Template: "team", UID: "team-uid", Problems: []template.Problem{{Reason: v1alpha1.ReasonApplyFailed}}},
+			outcome: plan.TemplateOutcome{Template: "team", UID: "team-uid", Problems: []template.Problem{{Reason: v1alpha1.ReasonApplyFailed}}},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -514,8 +511,7 @@ func TestReviewIsRepeated(t *testing.T) {
 			g.Expect(reconciler.review(t.Context(), current).authorized).To(Equal(metav1.ConditionTrue))
 			server.isDenied = true
 			if test.outcome.Template != "" {
-				record := reconciler.Records.Begin(namespaceOf("").Obj())
-				reconciler.Records.Report(record, plan.Result{Templates: []plan.Outcome{test.outcome}})
+				reconciler.Rollouts.Report(namespaceOf("").Obj(), plan.Outcome{Templates: []plan.TemplateOutcome{test.outcome}})
 			}
 			clock := clocktesting.NewFakePassiveClock(now.Add(test.elapsed))
 			reconciler.Clock, reconciler.Authorizer.Clock = clock, clock

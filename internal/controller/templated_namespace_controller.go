@@ -4,6 +4,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,7 +37,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/nsobject"
 	"github.com/nslifecycle/nslifecycle/internal/printable"
 	"github.com/nslifecycle/nslifecycle/internal/template"
-	"github.com/nslifecycle/nslifecycle/internal/template/apply"
+	"github.com/nslifecycle/nslifecycle/internal/template/observe"
 	"github.com/nslifecycle/nslifecycle/internal/template/plan"
 )
 
@@ -57,11 +58,16 @@ const (
 	initializedByTemplate = v1alpha1.TemplatesInitializer + v1alpha1.ConditionInitializedSuffix
 )
 
-// applier applies templates to one Namespace.
-type applier interface {
-	Apply(
-		ctx context.Context, record *apply.Record, namespace *corev1.Namespace, templates []v1alpha1.NamespaceTemplate,
-	) (plan.Result, error)
+// observer reads what the decision about a Namespace depends on.
+type observer interface {
+	Observe(
+		ctx context.Context, namespace *corev1.Namespace, templates []v1alpha1.NamespaceTemplate,
+	) (plan.Snapshot, error)
+}
+
+// executor executes what was decided.
+type executor interface {
+	Execute(ctx context.Context, decided plan.Plan) ([]plan.Result, error)
 }
 
 // TemplatedNamespaceReconciler applies NamespaceTemplates. It is the initializer
@@ -71,9 +77,12 @@ type TemplatedNamespaceReconciler struct {
 	client.Client
 	// Live reads from the API server instead of a cache.
 	Live     client.Reader
-	Applier  applier
-	Programs *apply.Programs
-	Records  *apply.Records
+	Observer observer
+	Executor executor
+	Programs *observe.Programs
+	Writes   *observe.Writes
+	Rollouts *observe.Rollouts
+	Limits   *observe.Limits
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
 	// Exempt are the names of the Namespaces to which no template is applied.
@@ -85,7 +94,8 @@ type TemplatedNamespaceReconciler struct {
 	// Requests enqueues Namespaces, and Templates those whose status must be updated.
 	Requests, Templates *Requests
 
-	retries *retryLimiter
+	memories memories
+	retries  *retryLimiter
 	// cacheCheck is needed because a Namespace can wait for a template that only the previous leader has observed.
 	cacheCheck cacheCheck
 }
@@ -147,24 +157,23 @@ func (r *TemplatedNamespaceReconciler) reconcile(
 ) (ctrl.Result, error) {
 	var namespace corev1.Namespace
 	if err := r.Get(ctx, req.NamespacedName, &namespace); err != nil || namespace.DeletionTimestamp != nil {
-		r.Templates.AddAfter(templateStatusInterval, r.Records.Forget(req.Name)...)
-		r.retries.Forget(req)
+		r.forget(req)
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	state := initialization.ParseState(&namespace)
 	if (state.Phase == initialization.PhaseInitialized) != isForInitialized {
 		return ctrl.Result{}, nil
 	}
-	record := r.Records.Begin(&namespace)
-	if record == nil {
+	memory, isFree := r.memories.begin(&namespace)
+	if !isFree {
 		return ctrl.Result{RequeueAfter: conflictRetry}, nil
 	}
-	defer r.Records.End(record)
+	defer func() { r.memories.end(&namespace, memory) }()
 	if slices.Contains(r.Exempt, namespace.Name) || !isTurnOfTemplates(state) {
-		r.Records.Processed(record)
+		r.Rollouts.Processed(&namespace)
 		return ctrl.Result{}, nil
 	}
-	if r.Records.IsStale(&namespace) {
+	if r.Writes.IsStale(&namespace) {
 		return ctrl.Result{}, nil // The watch event for the operator's own write follows.
 	}
 	if err := r.cacheCheck.verify(ctx, r.Client, r.Live, &v1alpha1.NamespaceTemplateList{}); err != nil {
@@ -174,43 +183,78 @@ func (r *TemplatedNamespaceReconciler) reconcile(
 	if err := r.List(ctx, &templates, client.UnsafeDisableDeepCopy); err != nil {
 		return ctrl.Result{}, fmt.Errorf("failed to list NamespaceTemplates: %w", err)
 	}
-	result, err := r.Applier.Apply(ctx, record, &namespace, templates.Items)
+	outcome, err := r.apply(ctx, &namespace, templates.Items, &memory)
 	switch {
 	case errors.Is(err, template.ErrNotSynced):
-		return ctrl.Result{RequeueAfter: result.RetryAfter}, nil
+		return ctrl.Result{RequeueAfter: plan.SyncRetry}, nil
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
-		r.Records.Processed(record)
+		r.Rollouts.Processed(&namespace)
 		return ctrl.Result{}, nil // The watch event for the deletion follows.
 	case err != nil:
-		r.Records.Processed(record)
+		r.Rollouts.Processed(&namespace)
 		return ctrl.Result{}, err
-	case result.Refusal != nil:
-		r.Records.Processed(record)
-		return ctrl.Result{}, nsobject.IgnoreStale(r.refuse(ctx, &namespace, *result.Refusal))
+	case outcome.Refusal != nil:
+		r.Rollouts.Processed(&namespace)
+		return ctrl.Result{}, nsobject.IgnoreStale(r.refuse(ctx, &namespace, *outcome.Refusal))
 	}
-	return r.finish(ctx, req, record, &namespace, result)
+	return r.finish(ctx, req, &memory, outcome)
+}
+
+// forget forgets a Namespace that is being deleted or does not exist.
+func (r *TemplatedNamespaceReconciler) forget(req ctrl.Request) {
+	r.memories.forget(req.Name)
+	r.Writes.Forget(req.Name)
+	r.Limits.Forget(req.Name)
+	r.Templates.AddAfter(templateStatusInterval, r.Rollouts.Forget(req.Name)...)
+	r.retries.Forget(req)
+}
+
+// apply applies all templates to a Namespace, except for what the Namespace itself records.
+func (r *TemplatedNamespaceReconciler) apply(
+	ctx context.Context, namespace *corev1.Namespace, templates []v1alpha1.NamespaceTemplate, memory *plan.Memory,
+) (plan.Outcome, error) {
+	snapshot, err := r.Observer.Observe(ctx, namespace, templates)
+	if err != nil {
+		return plan.Outcome{}, err
+	}
+	decided := plan.Compute(snapshot, *memory)
+	results, stopped := r.Executor.Execute(ctx, decided)
+	outcome, remembered := plan.Conclude(decided, results)
+	*memory = remembered
+	for _, write := range outcome.Writes {
+		metrics.CountTemplateWrite(write.Template, write.Action)
+	}
+	err = cmp.Or(stopped, decided.Postponed)
+	switch {
+	case outcome.Namespace.ResourceVersion != namespace.ResourceVersion && !template.AwaitsTemplates(namespace):
+		r.Writes.SetState(namespace, snapshot.State, outcome.Namespace.ResourceVersion)
+	case err == nil && outcome.Refusal == nil && template.AwaitsTemplates(namespace):
+		r.Writes.SetState(namespace, outcome.State, "")
+	}
+	return outcome, err
 }
 
 // finish writes and then reports the result of a pass: a Namespace contains only what it records.
 func (r *TemplatedNamespaceReconciler) finish(
-	ctx context.Context, req ctrl.Request, record *apply.Record, namespace *corev1.Namespace, result plan.Result,
+	ctx context.Context, req ctrl.Request, memory *plan.Memory, outcome plan.Outcome,
 ) (ctrl.Result, error) {
-	isCurrent, err := r.write(ctx, record, namespace, result)
+	namespace := outcome.Namespace
+	isCurrent, err := r.write(ctx, memory, outcome)
 	err = nsobject.IgnoreStale(err)
 	switch {
 	case err != nil:
-		result.NotRecorded(namespace, err)
+		outcome.NotRecorded(namespace, err)
 	case !isCurrent:
-		r.Records.Processed(record)
+		r.Rollouts.Processed(namespace)
 		return ctrl.Result{RequeueAfter: conflictRetry}, nil
 	}
-	r.report(ctx, record, namespace, result)
+	r.report(ctx, namespace, outcome)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	retryAfter := r.retryAfter(req, result)
-	if r.Records.AwaitsWrites(record) && (retryAfter == 0 || retryAfter > apply.OwnWriteTimeout) {
-		retryAfter = apply.OwnWriteTimeout + time.Second
+	retryAfter := r.retryAfter(req, outcome)
+	if r.Writes.Await(namespace) && (retryAfter == 0 || retryAfter > observe.OwnWriteTimeout) {
+		retryAfter = observe.OwnWriteTimeout + time.Second
 	}
 	return ctrl.Result{RequeueAfter: retryAfter}, nil
 }
@@ -235,14 +279,14 @@ func isTurnOfTemplates(state initialization.State) bool {
 }
 
 // retryAfter returns the time until the next pass. Problems are retried with increasing delays.
-func (r *TemplatedNamespaceReconciler) retryAfter(req ctrl.Request, result plan.Result) time.Duration {
-	if !result.HasFailed() {
+func (r *TemplatedNamespaceReconciler) retryAfter(req ctrl.Request, outcome plan.Outcome) time.Duration {
+	if !outcome.HasFailed() {
 		r.retries.Forget(req)
-		return result.RetryAfter
+		return outcome.RetryAfter
 	}
 	delay := r.retries.When(req)
-	if result.RetryAfter > 0 {
-		return min(delay, result.RetryAfter)
+	if outcome.RetryAfter > 0 {
+		return min(delay, outcome.RetryAfter)
 	}
 	return delay
 }
@@ -250,9 +294,9 @@ func (r *TemplatedNamespaceReconciler) retryAfter(req ctrl.Request, result plan.
 // publish sets the condition of the initializer to what the Namespace waits for, and records the start of its turn if a
 // deadline counts from it. A short wait is not reported.
 func (r *TemplatedNamespaceReconciler) publish(
-	ctx context.Context, namespace *corev1.Namespace, blocking template.Problem, result plan.Result,
+	ctx context.Context, namespace *corev1.Namespace, blocking template.Problem, outcome plan.Outcome,
 ) error {
-	isWaiting := !slices.ContainsFunc(result.Templates, func(t plan.Outcome) bool { return len(t.Problems) > 0 })
+	isWaiting := !slices.ContainsFunc(outcome.Templates, func(t plan.TemplateOutcome) bool { return len(t.Problems) > 0 })
 	if isWaiting && r.Clock.Since(namespace.CreationTimestamp.Time) < waitingReportDelay {
 		return nil
 	}
@@ -265,9 +309,9 @@ func (r *TemplatedNamespaceReconciler) publish(
 		conditions = append(conditions, want)
 	}
 	var annotations map[string]string
-	if !result.TurnStart.IsZero() {
+	if !outcome.TurnStart.IsZero() {
 		annotations = map[string]string{v1alpha1.AnnotationTurnStartedAt: initialization.FormatTurnStart(
-			v1alpha1.TemplatesInitializer, result.TurnStart)}
+			v1alpha1.TemplatesInitializer, outcome.TurnStart)}
 	}
 	if len(conditions)+len(annotations) == 0 {
 		return nil
@@ -277,9 +321,9 @@ func (r *TemplatedNamespaceReconciler) publish(
 
 // report records new problems as Events, and updates the counts of the templates.
 func (r *TemplatedNamespaceReconciler) report(
-	ctx context.Context, record *apply.Record, namespace *corev1.Namespace, result plan.Result,
+	ctx context.Context, namespace *corev1.Namespace, outcome plan.Outcome,
 ) {
-	problems, changed := r.Records.Report(record, result)
+	problems, changed := r.Rollouts.Report(namespace, outcome)
 	for _, found := range problems {
 		if found.IsConflict() {
 			metrics.TemplateConflictsTotal.WithLabelValues(found.Template).Inc()
@@ -289,9 +333,9 @@ func (r *TemplatedNamespaceReconciler) report(
 		nsobject.RecordEvent(r.Recorder, namespace, corev1.EventTypeWarning, template.PrefixEvent+found.Reason,
 			actionApplyTemplate, found.String())
 	}
-	isComplete := result.Blocking() == nil
-	for _, outcome := range result.Templates {
-		for _, found := range outcome.TimedOut {
+	isComplete := outcome.Blocking() == nil
+	for _, applied := range outcome.Templates {
+		for _, found := range applied.TimedOut {
 			if !isComplete {
 				continue
 			}
@@ -299,11 +343,11 @@ func (r *TemplatedNamespaceReconciler) report(
 				found.String())
 		}
 	}
-	for _, found := range result.Kept {
+	for _, found := range outcome.Kept {
 		nsobject.RecordEvent(r.Recorder, namespace, corev1.EventTypeNormal, template.PrefixEvent+found.Reason,
 			actionApplyTemplate, found.String())
 	}
-	for _, name := range result.Late {
+	for _, name := range outcome.Late {
 		nsobject.RecordEvent(r.Recorder, namespace, corev1.EventTypeWarning, reasonNotApplied, actionApplyTemplate,
 			fmt.Sprintf(noteNotApplied, name))
 	}

@@ -14,9 +14,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -27,7 +29,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
 	"github.com/nslifecycle/nslifecycle/internal/scheme"
 	"github.com/nslifecycle/nslifecycle/internal/template"
-	"github.com/nslifecycle/nslifecycle/internal/template/apply"
+	"github.com/nslifecycle/nslifecycle/internal/template/observe"
 	"github.com/nslifecycle/nslifecycle/internal/template/plan"
 	"github.com/nslifecycle/nslifecycle/test/framework/wrappers"
 )
@@ -44,19 +46,47 @@ func (q *fakeQueue) AddWithOpts(_ priorityqueue.AddOpts, requests ...reconcile.R
 	}
 }
 
-// fakeApplier returns a result.
-type fakeApplier struct {
-	*apply.Applier
-	result plan.Result
-	err    error
-	passes int
+// fakeEngine returns what is known about template "team" in a Namespace, and executes nothing.
+type fakeEngine struct {
+	revision string
+	objects  []plan.ObjectSnapshot
+	deadline *int32
+	refusal  *metav1.Status
+	// err is that of Observe, and stopped that of Execute.
+	err, stopped error
+	passes       int
 }
 
-func (a *fakeApplier) Apply(
-	context.Context, *apply.Record, *corev1.Namespace, []v1alpha1.NamespaceTemplate,
-) (plan.Result, error) {
-	a.passes++
-	return a.result, a.err
+func (e *fakeEngine) Observe(
+	_ context.Context, namespace *corev1.Namespace, _ []v1alpha1.NamespaceTemplate,
+) (plan.Snapshot, error) {
+	e.passes++
+	if e.err != nil {
+		return plan.Snapshot{}, e.err
+	}
+	state, err := template.ParseState(namespace)
+	tmpl := &v1alpha1.NamespaceTemplate{ObjectMeta: metav1.ObjectMeta{Name: "team", UID: "team-uid"}}
+	tmpl.Spec.Initialization.EffectiveTimeoutSeconds = e.deadline
+	return plan.Snapshot{
+		Namespace: namespace, State: state, Now: now, Start: now, FullPass: time.Hour, Refusal: e.refusal,
+		Applicable: []plan.TemplateSnapshot{{
+			Template: tmpl, Choice: plan.Choice{Revision: e.revision}, Latest: e.revision, Objects: e.objects,
+		}},
+	}, err
+}
+
+func (e *fakeEngine) Execute(_ context.Context, decided plan.Plan) ([]plan.Result, error) {
+	return make([]plan.Result, len(decided.Operations)), e.stopped
+}
+
+// newTemplatedNamespaceReconciler returns a reconciler with empty stores.
+func newTemplatedNamespaceReconciler(server *fakeServer, engine *fakeEngine) *TemplatedNamespaceReconciler {
+	clock := clocktesting.NewFakePassiveClock(now)
+	return &TemplatedNamespaceReconciler{
+		Client: server.client(), Live: server.client(), Observer: engine, Executor: engine, Recorder: events.NewFakeRecorder(10),
+		Writes: &observe.Writes{Clock: clock}, Rollouts: &observe.Rollouts{Clock: clock}, Limits: &observe.Limits{},
+		Clock: clock, Exempt: exempt, retries: newRetryLimiter(firstTemplateRetry), Templates: &Requests{},
+	}
 }
 
 func TestTemplatedNamespaceReconcile(t *testing.T) {
@@ -65,6 +95,7 @@ func TestTemplatedNamespaceReconcile(t *testing.T) {
 		statusPatch    = "status of x: uid=x-uid "
 		waitingPatch   = statusPatch + templates + "/Initialized=False/"
 		recordPatch    = statusPatch + `version=7 applied-templates={"team":{"revision":"b"}}`
+		targetPatch    = statusPatch + `version=7 applied-templates={"team":{"revision":"a","target":"b"}}`
 		refusal        = statusPatch + "initialization-result=Failure/Forbidden/0"
 		failedEvent    = "Warning TemplateForbidden template \"team\""
 	)
@@ -77,26 +108,26 @@ func TestTemplatedNamespaceReconcile(t *testing.T) {
 	withRecord := func(revision string) *wrappers.NamespaceWrapper {
 		return namespace().Annotation(v1alpha1.AnnotationAppliedTemplates, stateWith(revision).String())
 	}
-	forbidden := template.Problem{Template: "team", Object: "config", Reason: v1alpha1.ReasonForbidden, Message: "x"}
-	outcome := func(problems ...template.Problem) plan.Result {
-		return plan.Result{
-			State: stateWith("b"), Templates: []plan.Outcome{{Template: "team", Revision: "b", Problems: problems}},
-			RetryAfter: time.Hour,
-		}
-	}
+	applied := fakeEngine{revision: "b"}
+	failing := fakeEngine{revision: "b", objects: []plan.ObjectSnapshot{{
+		Name: "config", Manifest: &unstructured.Unstructured{}, Unknown: template.Problemf(v1alpha1.ReasonForbidden, "x"),
+	}}}
 	waiting := func(age time.Duration) fakeServer {
 		created := isNew()
 		created.CreationTimestamp = metav1.NewTime(now.Add(-age))
 		return fakeServer{cached: created.Obj()}
 	}
-	notEffective := plan.Result{RetryAfter: time.Second, Templates: []plan.Outcome{{
-		Template: "team", Waiting: []template.Problem{{Template: "team", Reason: v1alpha1.ReasonQuotaNotCounted}},
+	quota := &unstructured.Unstructured{}
+	quota.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ResourceQuota"))
+	quota.SetName("quota")
+	notEffective := fakeEngine{revision: "b", objects: []plan.ObjectSnapshot{{
+		Name: "quota", Manifest: quota, Current: &plan.Observed{UID: "quota-uid"},
 	}}}
 	withTurnStart := notEffective
-	withTurnStart.TurnStart = now
+	withTurnStart.deadline = ptr.To[int32](3600)
 	terminating := apierrors.NewForbidden(corev1.Resource("configmaps"), "config", errors.New("x"))
 	terminating.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
-	refused := plan.Result{Refusal: &metav1.Status{Status: metav1.StatusFailure, Reason: metav1.StatusReasonForbidden}}
+	refused := fakeEngine{refusal: &metav1.Status{Status: metav1.StatusFailure, Reason: metav1.StatusReasonForbidden}}
 
 	tests := map[string]struct {
 		server fakeServer
@@ -104,8 +135,7 @@ func TestTemplatedNamespaceReconcile(t *testing.T) {
 		isOther    bool
 		isBusy     bool
 		isStale    bool
-		result     plan.Result
-		err        error
+		engine     fakeEngine
 		isApplied  bool
 		want       time.Duration
 		wantWrites []string
@@ -124,28 +154,28 @@ func TestTemplatedNamespaceReconcile(t *testing.T) {
 		"a failed initialization":              {server: fakeServer{cached: isNew().Result(`{"status":"Failure"}`).Obj()}},
 		"another pass has not ended":           {server: fakeServer{cached: isNew().Obj()}, isBusy: true, want: conflictRetry},
 		"the cache lacks the own write":        {server: fakeServer{cached: withRecord("a").Obj()}, isStale: true},
-		"the pass fails":                       {server: fakeServer{cached: isNew().Obj()}, err: errOutage, isApplied: true, wantError: errOutage.Error()},
-		"the deletion starts in the pass":      {server: fakeServer{cached: isNew().Obj()}, err: terminating, isApplied: true},
-		"nothing has changed":                  {server: fakeServer{cached: withRecord("b").Obj()}, result: outcome(), isApplied: true, want: time.Hour, wantChanged: true},
-		"the templates have been refused":      {server: fakeServer{cached: isNew().Obj()}, result: refused, isApplied: true, wantWrites: []string{refusal}},
-		"another client was faster":            {server: fakeServer{cached: isNew().Obj(), statusError: errRecreated}, result: refused, isApplied: true, wantWrites: []string{refusal}},
-		"an object is not effective":           {server: waiting(waitingReportDelay), result: notEffective, isApplied: true, want: time.Second, wantWrites: []string{waitingPatch + v1alpha1.ReasonQuotaNotCounted}, wantChanged: true},
-		"an object is not effective yet":       {server: waiting(waitingReportDelay - 1), result: notEffective, isApplied: true, want: time.Second, wantChanged: true},
-		"a deadline counts from this turn":     {server: waiting(waitingReportDelay), result: withTurnStart, isApplied: true, want: time.Second, wantWrites: []string{waitingPatch + v1alpha1.ReasonQuotaNotCounted + " turn-started-at=" + initialization.FormatTurnStart(templates, now)}, wantChanged: true},
+		"the pass fails":                       {server: fakeServer{cached: isNew().Obj()}, engine: fakeEngine{err: errOutage}, isApplied: true, wantError: errOutage.Error()},
+		"the deletion starts in the pass":      {server: fakeServer{cached: isNew().Obj()}, engine: fakeEngine{stopped: terminating}, isApplied: true},
+		"nothing has changed":                  {server: fakeServer{cached: withRecord("b").Obj()}, engine: applied, isApplied: true, want: time.Hour, wantChanged: true},
+		"the templates have been refused":      {server: fakeServer{cached: isNew().Obj()}, engine: refused, isApplied: true, wantWrites: []string{refusal}},
+		"another client was faster":            {server: fakeServer{cached: isNew().Obj(), statusError: errRecreated}, engine: refused, isApplied: true, wantWrites: []string{refusal}},
+		"an object is not effective":           {server: waiting(waitingReportDelay), engine: notEffective, isApplied: true, want: 5 * time.Millisecond, wantWrites: []string{waitingPatch + v1alpha1.ReasonQuotaNotCounted}, wantChanged: true},
+		"an object is not effective yet":       {server: waiting(waitingReportDelay - 1), engine: notEffective, isApplied: true, want: 5 * time.Millisecond, wantChanged: true},
+		"a deadline counts from this turn":     {server: waiting(waitingReportDelay), engine: withTurnStart, isApplied: true, want: 5 * time.Millisecond, wantWrites: []string{waitingPatch + v1alpha1.ReasonQuotaNotCounted + " turn-started-at=" + initialization.FormatTurnStart(templates, now)}, wantChanged: true},
 		"an object of a new one fails": {
-			server: waiting(0), result: outcome(forbidden), isApplied: true, want: firstTemplateRetry,
+			server: waiting(0), engine: failing, isApplied: true, want: firstTemplateRetry,
 			wantWrites: []string{waitingPatch + v1alpha1.ReasonForbidden}, wantEvents: []string{failedEvent}, wantChanged: true,
 		},
 		"an object of an old one fails": {
-			server: fakeServer{cached: withRecord("a").Obj()}, result: outcome(forbidden), isApplied: true,
-			want: firstTemplateRetry, wantWrites: []string{recordPatch}, wantEvents: []string{failedEvent}, wantChanged: true,
+			server: fakeServer{cached: withRecord("a").Obj()}, engine: failing, isApplied: true,
+			want: firstTemplateRetry, wantWrites: []string{targetPatch}, wantEvents: []string{failedEvent}, wantChanged: true,
 		},
 		"the record has changed": {
-			server: fakeServer{cached: withRecord("a").Obj()}, result: outcome(), isApplied: true, want: time.Hour,
+			server: fakeServer{cached: withRecord("a").Obj()}, engine: applied, isApplied: true, want: time.Hour,
 			wantWrites: []string{recordPatch}, wantChanged: true,
 		},
 		"the record cannot be written": {
-			server: fakeServer{cached: withRecord("a").Obj(), statusError: errOutage}, result: outcome(), isApplied: true,
+			server: fakeServer{cached: withRecord("a").Obj(), statusError: errOutage}, engine: applied, isApplied: true,
 			wantWrites: []string{recordPatch}, wantEvents: []string{"Warning TemplateNotRecorded template \"team\""},
 			wantChanged: true, wantError: `failed to record the templates of namespace "x": failed to update the status of namespace "x": ` +
 				errOutage.Error(),
@@ -153,36 +183,29 @@ func TestTemplatedNamespaceReconcile(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			g, recorder := NewWithT(t), events.NewFakeRecorder(10)
-			applier := &fakeApplier{Applier: &apply.Applier{}, result: test.result, err: test.err}
-			changed := &fakeQueue{}
-			reconciler := &TemplatedNamespaceReconciler{
-				Client: test.server.client(), Live: test.server.client(), Applier: applier, Recorder: recorder,
-				Records: &apply.Records{Clock: clocktesting.NewFakePassiveClock(now)},
-				Clock:   clocktesting.NewFakePassiveClock(now),
-				Exempt:  exempt, retries: newRetryLimiter(firstTemplateRetry),
-				Templates: &Requests{queues: []priorityqueue.PriorityQueue[reconcile.Request]{changed}},
-			}
+			g, changed, engine := NewWithT(t), &fakeQueue{}, test.engine
+			reconciler := newTemplatedNamespaceReconciler(&test.server, &engine)
+			reconciler.Templates.queues = []priorityqueue.PriorityQueue[reconcile.Request]{changed}
 			isForInitialized := test.isOther
 			if current := test.server.cached; current != nil {
 				isForInitialized = (initialization.ParseState(current).Phase == initialization.PhaseInitialized) != test.isOther
-				record := reconciler.Records.Begin(current)
 				if test.isStale {
-					later := current.DeepCopy()
-					later.ResourceVersion = "8"
-					reconciler.Records.Recorded(record, later, stateWith("b"))
+					reconciler.Writes.SetState(current, stateWith("b"), "8")
 				}
+				memory := plan.Memory{FullPass: now.Add(time.Hour)}
+				_, isFree := reconciler.memories.begin(current)
+				g.Expect(isFree).To(BeTrue())
 				if !test.isBusy {
-					reconciler.Records.End(record)
+					reconciler.memories.end(current, memory)
 				}
 			}
 			result, err := reconciler.reconcile(t.Context(), requestFor("x"), isForInitialized)
 			g.Expect(err).To(matchError(test.wantError))
 			g.Expect(result).To(Equal(ctrl.Result{RequeueAfter: test.want}))
-			g.Expect(applier.passes).To(Equal(map[bool]int{true: 1}[test.isApplied]))
+			g.Expect(engine.passes).To(Equal(map[bool]int{true: 1}[test.isApplied]))
 			g.Expect(test.server.writes).To(Equal(test.wantWrites))
 			g.Expect(changed.names).To(Equal(map[bool][]string{true: {"team"}}[test.wantChanged]))
-			g.Expect(recorded(recorder)).To(matchEvents(test.wantEvents...))
+			g.Expect(recorded(reconciler.Recorder)).To(matchEvents(test.wantEvents...))
 		})
 	}
 }
@@ -193,16 +216,10 @@ func stateWith(revision string) template.State {
 
 // A new Namespace that contains everything is initialized by the request that records it.
 func TestTemplatedNamespaceIsInitialized(t *testing.T) {
-	g, recorder := NewWithT(t), events.NewFakeRecorder(10)
+	g := NewWithT(t)
 	created := wrappers.MakeNamespace("x").UID("x-uid").ResourceVersion("7").Initializers(v1alpha1.TemplatesInitializer)
 	server := fakeServer{cached: created.Obj()}
-	records := &apply.Records{Clock: clocktesting.NewFakePassiveClock(now)}
-	reconciler := &TemplatedNamespaceReconciler{
-		Client: server.client(), Live: server.client(), Records: records, Recorder: recorder,
-		Applier: &fakeApplier{result: plan.Result{State: stateWith("b"), Templates: []plan.Outcome{{Template: "team"}}}},
-		Clock:   clocktesting.NewFakePassiveClock(now), retries: newRetryLimiter(firstTemplateRetry),
-		Templates: &Requests{},
-	}
+	reconciler := newTemplatedNamespaceReconciler(&server, &fakeEngine{revision: "b"})
 	result, err := reconciler.reconcile(t.Context(), requestFor("x"), false)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(result).To(Equal(ctrl.Result{}))
@@ -210,16 +227,53 @@ func TestTemplatedNamespaceIsInitialized(t *testing.T) {
 		ContainSubstring(`applied-templates={"team":{"revision":"b"}}`), ContainSubstring("pending-initializers="),
 		ContainSubstring("Initializing=False/Initialized"),
 	)))
-	g.Expect(recorder.Events).NotTo(Receive(), "an Event for each namespace would cost as much as an object")
-	g.Expect(records.IsStale(created.Obj())).To(BeTrue(), "the cache does not contain the record yet")
-	state, err := records.State(created.Obj())
+	g.Expect(recorded(reconciler.Recorder)).To(BeEmpty(), "an Event for each namespace would cost as much as an object")
+	g.Expect(reconciler.Writes.IsStale(created.Obj())).To(BeTrue(), "the cache does not contain the record yet")
+	state, err := reconciler.Writes.State(created.Obj())
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(state).To(Equal(stateWith("b")))
 
 	server.getError = errNotFound
 	_, err = reconciler.reconcile(t.Context(), requestFor("x"), true)
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(records.IsStale(created.Obj())).To(BeFalse(), "the record is forgotten")
+	g.Expect(reconciler.Writes.IsStale(created.Obj())).To(BeFalse(), "the record is forgotten")
+}
+
+// What a pass has remembered is known to the next one, unless the Namespace was deleted between them.
+func TestMemories(t *testing.T) {
+	namespace := wrappers.MakeNamespace("x").UID("x-uid").Obj()
+	recreated := wrappers.MakeNamespace("x").UID("recreated").Obj()
+	for name, test := range map[string]struct {
+		during, after func(*memories)
+		next          *corev1.Namespace
+		isRemembered  bool
+	}{
+		"the next pass":                 {next: namespace, isRemembered: true},
+		"another Namespace was deleted": {after: func(m *memories) { m.forget("other") }, next: namespace, isRemembered: true},
+		"the Namespace was recreated":   {next: recreated},
+		"it was deleted":                {after: func(m *memories) { m.forget("x") }, next: namespace},
+		"it was deleted in the pass":    {during: func(m *memories) { m.forget("x") }, next: namespace, isRemembered: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g, m := NewWithT(t), &memories{}
+			memory, isFree := m.begin(namespace)
+			g.Expect(isFree).To(BeTrue())
+			_, isFree = m.begin(namespace)
+			g.Expect(isFree).To(BeFalse(), "one pass at a time")
+			if test.during != nil {
+				test.during(m)
+			}
+			_, isFree = m.begin(recreated)
+			g.Expect(isFree).To(BeFalse(), "one pass at a time, also after a deletion")
+			memory.FirstPass = now
+			m.end(namespace, memory)
+			if test.after != nil {
+				test.after(m)
+			}
+			memory, _ = m.begin(test.next)
+			g.Expect(memory.FirstPass.IsZero()).To(Equal(!test.isRemembered))
+		})
+	}
 }
 
 func TestRetryLimiter(t *testing.T) {

@@ -19,7 +19,6 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/metrics"
 	"github.com/nslifecycle/nslifecycle/internal/nsobject"
 	"github.com/nslifecycle/nslifecycle/internal/template"
-	"github.com/nslifecycle/nslifecycle/internal/template/apply"
 	"github.com/nslifecycle/nslifecycle/internal/template/plan"
 )
 
@@ -27,12 +26,13 @@ import (
 // state and sets its conditions. It records the state of an initialized Namespace if it has changed. It reports whether
 // the Namespace was as the pass has processed it; otherwise, the watch event for the change follows.
 func (r *TemplatedNamespaceReconciler) write(
-	ctx context.Context, record *apply.Record, processed *corev1.Namespace, result plan.Result,
+	ctx context.Context, memory *plan.Memory, outcome plan.Outcome,
 ) (isCurrent bool, err error) {
-	recorded, state := processed.Annotations[v1alpha1.AnnotationAppliedTemplates], result.State.String()
+	processed := outcome.Namespace
+	recorded, state := processed.Annotations[v1alpha1.AnnotationAppliedTemplates], outcome.State.String()
 	isInitializing := template.AwaitsTemplates(processed)
-	if blocking := result.Blocking(); isInitializing && blocking != nil {
-		return true, r.publish(ctx, processed, *blocking, result)
+	if blocking := outcome.Blocking(); isInitializing && blocking != nil {
+		return true, r.publish(ctx, processed, *blocking, outcome)
 	}
 	if !isInitializing && state == recorded {
 		return true, nil
@@ -45,7 +45,7 @@ func (r *TemplatedNamespaceReconciler) write(
 	var patched *corev1.Namespace
 	var removal initialization.PendingRemoval
 	err = nsobject.RetryOnConflict(ctx, r.Live, &namespace, func(current *corev1.Namespace, version string) error {
-		if !isAsProcessed(current, processed) || isInitializing && !result.State.HasMetadata(current) {
+		if !isAsProcessed(current, processed) || isInitializing && !outcome.State.HasMetadata(current) {
 			return nil
 		}
 		annotations := map[string]string{}
@@ -65,13 +65,14 @@ func (r *TemplatedNamespaceReconciler) write(
 	case patched == nil:
 		return false, nil
 	}
-	r.Records.Recorded(record, patched, result.State)
+	*memory = memory.Recorded()
+	r.Writes.SetState(patched, outcome.State, patched.ResourceVersion)
 	if isInitializing {
 		now := r.Clock.Now()
-		seconds := metrics.Seconds(metrics.StartTime(processed.CreationTimestamp, now.Add(-result.Elapsed)), now)
+		seconds := metrics.Seconds(metrics.StartTime(processed.CreationTimestamp, now.Add(-outcome.Elapsed)), now)
 		metrics.TemplateApplyDuration.Observe(seconds)
 		log.FromContext(ctx).Info("Applied the templates of a new namespace", "uid", processed.UID,
-			"templates", slices.Sorted(maps.Keys(result.State)), "duration", now.Sub(processed.CreationTimestamp.Time))
+			"templates", slices.Sorted(maps.Keys(outcome.State)), "duration", now.Sub(processed.CreationTimestamp.Time))
 	}
 	return true, nil
 }

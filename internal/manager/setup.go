@@ -34,7 +34,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/mutation"
 	"github.com/nslifecycle/nslifecycle/internal/parts"
 	"github.com/nslifecycle/nslifecycle/internal/policyverifier"
-	"github.com/nslifecycle/nslifecycle/internal/template/apply"
+	"github.com/nslifecycle/nslifecycle/internal/template/observe"
 	"github.com/nslifecycle/nslifecycle/internal/template/validation"
 )
 
@@ -144,11 +144,11 @@ func setupInitialization(ctx context.Context, mgr ctrl.Manager, options Options)
 	if !options.Controllers.Runs(Templates) {
 		return nil, setupInitializers(mgr, options, self, nil, nil)
 	}
-	system, err := addCache(mgr, apply.SystemCacheOptions(options.SystemNamespace))
+	system, err := addCache(mgr, observe.SystemCacheOptions(options.SystemNamespace))
 	if err != nil {
 		return nil, err
 	}
-	revisions := &apply.Revisions{
+	revisions := &observe.Revisions{
 		Client: mgr.GetClient(), Cached: system, Live: mgr.GetAPIReader(), SystemNamespace: options.SystemNamespace,
 	}
 	if err := setupInitializers(mgr, options, self, system, revisions); err != nil {
@@ -160,7 +160,7 @@ func setupInitialization(ctx context.Context, mgr ctrl.Manager, options Options)
 // setupInitializers adds the reconcilers of initializers. The cache and the revisions of templates are nil without
 // them.
 func setupInitializers(
-	mgr ctrl.Manager, options Options, self string, templates cache.Cache, revisions *apply.Revisions,
+	mgr ctrl.Manager, options Options, self string, templates cache.Cache, revisions *observe.Revisions,
 ) error {
 	if err := (&controller.ConfigurationReconciler{
 		Client:   mgr.GetClient(),

@@ -16,9 +16,9 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/contentrole"
 	"github.com/nslifecycle/nslifecycle/internal/controller"
 	"github.com/nslifecycle/nslifecycle/internal/dryrun"
-	"github.com/nslifecycle/nslifecycle/internal/metrics"
-	"github.com/nslifecycle/nslifecycle/internal/template/apply"
 	"github.com/nslifecycle/nslifecycle/internal/template/authorization"
+	"github.com/nslifecycle/nslifecycle/internal/template/execute"
+	"github.com/nslifecycle/nslifecycle/internal/template/observe"
 	"github.com/nslifecycle/nslifecycle/internal/template/permissions"
 	"github.com/nslifecycle/nslifecycle/internal/template/validation"
 )
@@ -36,11 +36,11 @@ func addCache(mgr ctrl.Manager, options cache.Options) (cache.Cache, error) {
 	return added, nil
 }
 
-// setupTemplates adds the reconcilers of templates. The cache has the options that apply.SystemCacheOptions returns.
+// setupTemplates adds the reconcilers of templates. The cache has the options that observe.SystemCacheOptions returns.
 func setupTemplates(
-	mgr ctrl.Manager, options Options, self string, system cache.Cache, revisions *apply.Revisions,
+	mgr ctrl.Manager, options Options, self string, system cache.Cache, revisions *observe.Revisions,
 ) (*validation.Validator, error) {
-	objects, err := addCache(mgr, apply.ObjectCacheOptions())
+	objects, err := addCache(mgr, observe.ObjectCacheOptions())
 	if err != nil {
 		return nil, err
 	}
@@ -48,39 +48,47 @@ func setupTemplates(
 	if err != nil {
 		return nil, fmt.Errorf("failed to create a discovery client: %w", err)
 	}
-	sources, err := addCache(mgr, apply.SourceCacheOptions(options.SourceNamespace))
+	sources, err := addCache(mgr, observe.SourceCacheOptions(options.SourceNamespace))
 	if err != nil {
 		return nil, err
 	}
 	namespaces, templates := &controller.Requests{}, &controller.Requests{}
-	programs, records := &apply.Programs{Revisions: revisions}, &apply.Records{Clock: options.Clock}
 	live, err := client.New(mgr.GetConfig(), client.Options{
 		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("failed to create a client without a cache: %w", err)
 	}
-	watchPermissions := contentrole.NewTemplateObjects(contentrole.Config{
-		User: self, Client: live, Discovery: discoveryClient, Clock: options.Clock, Log: mgr.GetLogger(),
-	})
-	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(discoveryClient))
-	writer := apply.NewWriter(mgr.GetConfig(), mapper, discoveryClient, options.SystemNamespace, options.Clock,
-		dryrun.New(contentrole.IsAggregated(live)))
-	applier := &apply.Applier{
-		Writer: writer, Programs: programs, Records: records, Clock: options.Clock,
-		Recorder: metrics.TemplateRecorder{},
-		Limits:   &apply.Limits{Records: records, Namespaces: mgr.GetClient(), Live: mgr.GetAPIReader()},
-		Objects: apply.NewObjects(objects, records, options.Clock, func(name string) {
+	writes := &observe.Writes{Clock: options.Clock}
+	kinds := &observe.Kinds{
+		Mapper:    restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(discoveryClient)),
+		Discovery: discoveryClient, Clock: options.Clock,
+	}
+	observer := &observe.Observer{
+		Kinds: kinds, Programs: &observe.Programs{Revisions: revisions}, Writes: writes,
+		Rollouts: &observe.Rollouts{Clock: options.Clock},
+		Limits:   &observe.Limits{Namespaces: mgr.GetClient(), Live: mgr.GetAPIReader()},
+		Objects: observe.NewObjects(objects, writes, options.Clock, func(name string) {
 			namespaces.Add(false, name)
 		}),
-		Grants:          &apply.Grants{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clock: options.Clock},
-		ServiceAccounts: system, Live: mgr.GetAPIReader(),
-		WatchPermissions: watchPermissions, SystemNamespace: options.SystemNamespace, FullPass: options.TemplateFullPass,
+		Grants: &observe.Grants{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clock: options.Clock},
+		Permissions: &observe.Permissions{
+			WatchPermissions: contentrole.NewTemplateObjects(contentrole.Config{
+				User: self, Client: live, Discovery: discoveryClient, Clock: options.Clock, Log: mgr.GetLogger(),
+			}),
+			Client: mgr.GetClient(), SystemNamespace: options.SystemNamespace,
+		},
+		ServiceAccounts: system, SystemNamespace: options.SystemNamespace, FullPass: options.TemplateFullPass,
+		Clock: options.Clock,
+	}
+	writer := &execute.Writer{
+		Config: mgr.GetConfig(), Kinds: kinds, DryRuns: dryrun.New(contentrole.IsAggregated(live)),
+		SystemNamespace: options.SystemNamespace,
 	}
 	status := &controller.TemplateReconciler{
-		Client: mgr.GetClient(), Programs: programs, Applier: applier, Records: records, Clock: options.Clock,
-		Revisions: revisions, ServiceAccounts: system, Requests: templates, Namespaces: namespaces,
-		Recorder: mgr.GetEventRecorder(reportingController), Exempt: options.exempt(),
+		Client: mgr.GetClient(), Programs: observer.Programs, Observer: observer, Writes: writes, Clock: options.Clock,
+		Rollouts: observer.Rollouts, Revisions: revisions, ServiceAccounts: system, Requests: templates,
+		Namespaces: namespaces, Recorder: mgr.GetEventRecorder(reportingController), Exempt: options.exempt(),
 		Authorizer: &authorization.Authorizer{
 			Client: mgr.GetClient(), ServiceAccounts: system, DryRunner: writer, Revisions: revisions,
 			SystemNamespace: options.SystemNamespace, Operator: permissions.SubjectOf(self), IsOperator: true,
@@ -88,13 +96,18 @@ func setupTemplates(
 		},
 	}
 	reconciler := &controller.TemplatedNamespaceReconciler{
-		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Applier: applier, Programs: programs, Records: records,
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Observer: observer, Programs: observer.Programs, Writes: writes,
+		Rollouts: observer.Rollouts, Limits: observer.Limits,
+		Executor: &execute.Executor{
+			Writer: writer, Permissions: observer.Permissions, Grants: observer.Grants, Writes: writes,
+			Live: mgr.GetAPIReader(), SystemNamespace: options.SystemNamespace,
+		},
 		Clock:           options.ServerClock,
 		Recorder:        mgr.GetEventRecorder(reportingController),
 		ServiceAccounts: system, Exempt: options.exempt(), Workers: options.TemplateWorkers,
 		Requests: namespaces, Templates: templates,
 	}
-	applier.Sources = apply.NewSources(
+	observer.Sources = observe.NewSources(
 		sources, mgr.GetClient(), options.SourceNamespace, reconciler.EnqueueCopiesOf)
 	if err := status.SetupWithManager(mgr); err != nil {
 		return nil, fmt.Errorf("failed to set up the template reconciler: %w", err)

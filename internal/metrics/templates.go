@@ -73,10 +73,7 @@ func DeleteTemplate(name string) {
 	templateWritesTotal.DeletePartialMatch(prometheus.Labels{"template": name})
 }
 
-// TemplateRecorder records the writes of objects of templates.
-type TemplateRecorder struct{}
-
-// Wrote implements apply.Recorder.
-func (TemplateRecorder) Wrote(name string, action plan.Action) {
+// CountTemplateWrite counts a write of an object of a template.
+func CountTemplateWrite(name string, action plan.Action) {
 	templateWritesTotal.WithLabelValues(name, string(action)).Inc()
 }

@@ -32,8 +32,9 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/scheme"
 	"github.com/nslifecycle/nslifecycle/internal/shell"
 	"github.com/nslifecycle/nslifecycle/internal/template"
-	"github.com/nslifecycle/nslifecycle/internal/template/apply"
 	"github.com/nslifecycle/nslifecycle/internal/template/authorization"
+	"github.com/nslifecycle/nslifecycle/internal/template/execute"
+	"github.com/nslifecycle/nslifecycle/internal/template/observe"
 	"github.com/nslifecycle/nslifecycle/internal/template/permissions"
 )
 
@@ -200,8 +201,8 @@ func (o *templatePermissionsOptions) previous(
 	return authorization.Previous(ctx, o.revisions(reader), of.NamespaceTemplate)
 }
 
-func (o *templatePermissionsOptions) revisions(reader client.Client) *apply.Revisions {
-	return &apply.Revisions{Client: reader, Cached: reader, Live: reader, SystemNamespace: o.namespace}
+func (o *templatePermissionsOptions) revisions(reader client.Client) *observe.Revisions {
+	return &observe.Revisions{Client: reader, Cached: reader, Live: reader, SystemNamespace: o.namespace}
 }
 
 // resourceOf returns the resource of a namespaced kind. It asks the API server only about kinds that are not part of
@@ -259,8 +260,11 @@ func (o *templatePermissionsOptions) authorizer() (*authorization.Authorizer, er
 	}
 	return &authorization.Authorizer{
 		Client: reader, ServiceAccounts: reader, Revisions: o.revisions(reader), SystemNamespace: o.namespace,
-		DryRunner: apply.NewWriter(config, mapper, discoverer, o.namespace, clock.RealClock{}, dryRuns),
-		Operator:  o.operator(), Clock: clock.RealClock{},
+		DryRunner: &execute.Writer{
+			Config: config, DryRuns: dryRuns, SystemNamespace: o.namespace,
+			Kinds: &observe.Kinds{Mapper: mapper, Discovery: discoverer, Clock: clock.RealClock{}},
+		},
+		Operator: o.operator(), Clock: clock.RealClock{},
 	}, nil
 }
 

@@ -1,8 +1,11 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package template has the terms in which Namespaces record the NamespaceTemplates that they contain. Package plan has
-// the rules, and package apply applies the templates.
+// Package template has the terms in which Namespaces record the NamespaceTemplates that they contain.
+//
+// Package observe reads everything that a decision about a Namespace depends on into one value. Package plan decides
+// what is done, package execute does it, and package plan decides what follows from the results: what the Namespace
+// records, its conditions, and when the next pass is due. Only observe and execute send requests.
 //
 // The operator renders the templates that select a Namespace, compares the result with the objects in the Namespace,
 // and applies what differs. It impersonates the ServiceAccount of each template, so it writes no object with its own
@@ -32,7 +35,7 @@
 // record that it intends to create an object: after a crash, it could not distinguish its object from that of a user.
 //
 // An object is deleted only if its own metadata also show that the operator has written it for the template
-// (plan.CheckMark): otherwise, a client that can write the annotation could make the operator delete any object.
+// (package plan): otherwise, a client that can write the annotation could make the operator delete any object.
 // Without this mark, it is kept and reported.
 //
 // An object is deleted only if the operator has created it, if the content of all objects of the template was applied,

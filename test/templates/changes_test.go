@@ -66,31 +66,6 @@ var _ = Describe("An object that moves from one template to another", func() {
 		})
 	}
 
-	It("is not deleted before the rollout of the other one reaches the namespace", func(ctx context.Context) {
-		unique := framework.Unique("move")
-		from := newTemplate(unique+"a", only("config", configMap("config", "from")), func(spec *v1alpha1.NamespaceTemplateSpec) {
-			spec.Objects = append(spec.Objects, objectNamed("rest", configMap("rest", "x")))
-		})
-		to := newTemplate(unique+"b", only("own", configMap("own", "x")))
-		to.Spec.NamespaceSelector = from.Spec.NamespaceSelector
-		create(ctx, from)
-		create(ctx, to)
-		namespace := createInitialized(ctx, selectedBy(from.Name))
-		before := getConfig(ctx, namespace, "config")
-		change(ctx, to.Name, func(spec *v1alpha1.NamespaceTemplateSpec) {
-			spec.Objects = append(spec.Objects, objectNamed("config", configMap("config", "to")))
-			spec.Rollout.Paused = true
-		})
-		expectCondition(ctx, to.Name, v1alpha1.ConditionProgressing, metav1.ConditionUnknown)
-		change(ctx, from.Name, only("rest", configMap("rest", "y")))
-		expectValue(ctx, namespace, "rest", "y")
-		expectCondition(ctx, from.Name, v1alpha1.ConditionProgressing, metav1.ConditionFalse)
-		Expect(getConfig(ctx, namespace, "config").UID).To(Equal(before.UID))
-		change(ctx, to.Name, func(spec *v1alpha1.NamespaceTemplateSpec) { spec.Rollout.Paused = false })
-		expectValue(ctx, namespace, "config", "to")
-		Expect(getConfig(ctx, namespace, "config").UID).To(Equal(before.UID))
-	})
-
 	It("loses the fields of the other one, also if the first attempt fails", func(ctx context.Context) {
 		DeferCleanup(restoreManager)
 		unique := framework.Unique("move")

@@ -6,7 +6,6 @@ package templates
 import (
 	"context"
 	"encoding/json"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -15,7 +14,6 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
@@ -138,25 +136,5 @@ var _ = Describe("A failure of a template", func() {
 		Expect(result).To(And(HaveField("Reason", metav1.StatusReasonTimeout), HaveField("Message", And(
 			ContainSubstring("attempting to grant RBAC permissions"), ContainSubstring("2s")))))
 		Expect(final.Annotations).To(HaveKeyWithValue(v1alpha1.AnnotationPendingInitializers, v1alpha1.TemplatesInitializer))
-	})
-
-	It("neither fails nor ends the initialization with failureTimeoutPolicy Retry", func(ctx context.Context) {
-		account := addLimitedAccount(ctx)
-		template := createTemplate(ctx, "failure", only("binding", binding), withAccount(account),
-			func(spec *v1alpha1.NamespaceTemplateSpec) {
-				spec.Initialization = v1alpha1.TemplateInitialization{
-					EffectiveTimeoutSeconds: ptr.To[int32](1), EffectiveTimeoutPolicy: v1alpha1.FailurePolicyIgnore,
-					FailureTimeoutSeconds: 1, FailureTimeoutPolicy: v1alpha1.FailureTimeoutRetry,
-				}
-			})
-		namespace := createAs(ctx, creator, selectedBy(template.Name))
-		expectWaiting(ctx, namespace, "Forbidden")
-		Consistently(cluster.GetNamespace).WithContext(ctx).WithArguments(namespace.Name).WithTimeout(4 * time.Second).
-			Should(HaveField("Labels", HaveKey(v1alpha1.LabelInitializing)))
-		cluster.Bind(ctx, account+"-bind", []rbacv1.PolicyRule{{
-			APIGroups: []string{rbacv1.GroupName}, Resources: []string{"clusterroles"}, ResourceNames: []string{"edit-configmaps"},
-			Verbs: []string{"bind"},
-		}}, rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: controlplane.SystemNamespace, Name: account})
-		expectInitialized(ctx, namespace)
 	})
 })

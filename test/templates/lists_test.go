@@ -7,7 +7,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -84,26 +83,6 @@ var _ = Describe("A parameter that is a list", func() {
 		By("the empty list")
 		Expect(setTeams(ctx, namespace, "")).To(Succeed())
 		expectConfigs(ctx, namespace, "static")
-	})
-
-	It("does not remove all objects of a template", func(ctx context.Context) {
-		template := createTemplate(ctx, "lists", forEachTeam, func(spec *v1alpha1.NamespaceTemplateSpec) {
-			spec.Objects = slices.Delete(spec.Objects, 1, 2)
-		})
-		namespace := selectedBy(template.Name)
-		namespace.Annotations = map[string]string{teams: "red,blue"}
-		createInitialized(ctx, namespace)
-		Expect(setTeams(ctx, namespace, "")).To(Succeed())
-		Eventually(func(g Gomega) {
-			g.Expect(recordOf(g, ctx, namespace, template.Name).Objects).To(HaveLen(2))
-			g.Expect(getTemplate(g, ctx, template.Name).Status.Namespaces).To(HaveValue(HaveField("Outdated", int32(0))))
-		}).WithContext(ctx).Should(Succeed())
-		// Objects that parameters exclude are deleted after 5 seconds.
-		Consistently(func(g Gomega) {
-			g.Expect(recordOf(g, ctx, namespace, template.Name).Objects).To(HaveLen(2))
-		}, "8s").WithContext(ctx).Should(Succeed())
-		Expect(setTeams(ctx, namespace, "blue,green")).To(Succeed())
-		expectConfigs(ctx, namespace, "team-blue", "team-green")
 	})
 })
 

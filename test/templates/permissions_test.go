@@ -29,8 +29,9 @@ import (
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/contentrole"
 	"github.com/nslifecycle/nslifecycle/internal/dryrun"
-	"github.com/nslifecycle/nslifecycle/internal/template/apply"
 	"github.com/nslifecycle/nslifecycle/internal/template/authorization"
+	"github.com/nslifecycle/nslifecycle/internal/template/execute"
+	"github.com/nslifecycle/nslifecycle/internal/template/observe"
 	"github.com/nslifecycle/nslifecycle/test/framework"
 	"github.com/nslifecycle/nslifecycle/test/framework/controlplane"
 	"github.com/nslifecycle/nslifecycle/test/framework/wrappers"
@@ -128,8 +129,10 @@ func newAuthorizer(ctx context.Context) *authorization.Authorizer {
 	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(server))
 	return &authorization.Authorizer{
 		Client: framework.NewClient(config), ServiceAccounts: cluster.Admin.Client,
-		DryRunner: apply.NewWriter(config, mapper, server, controlplane.SystemNamespace, clock.RealClock{},
-			dryrun.New(contentrole.IsAggregated(cluster.Admin))),
+		DryRunner: &execute.Writer{
+			Config: config, Kinds: &observe.Kinds{Mapper: mapper, Discovery: server, Clock: clock.RealClock{}},
+			DryRuns: dryrun.New(contentrole.IsAggregated(cluster.Admin)), SystemNamespace: controlplane.SystemNamespace,
+		},
 		SystemNamespace: controlplane.SystemNamespace, Operator: operator, IsOperator: true, Clock: clock.RealClock{},
 	}
 }

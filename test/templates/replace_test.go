@@ -180,35 +180,6 @@ var _ = Describe("A change that the API server does not permit for an existing o
 		Eventually(failuresOf).WithContext(ctx).WithArguments(ctx, template.Name).Should(Equal([]string{"FieldImmutable"}))
 		expectNewNamespacesGet(ctx, template, "b", core("ConfigMap"), "data", "key")
 	})
-
-	It("waits for the finalizers of the existing object", func(ctx context.Context) {
-		template, old := createSelecting(ctx, "finalizer", only("team", bindingTo("ClusterRole", "edit")))
-		binding := get(ctx, old, "team", &rbacv1.RoleBinding{})
-		binding.Finalizers = []string{"test.example.com/wait"}
-		Expect(cluster.Admin.Update(ctx, binding)).To(Succeed())
-		change(ctx, template.Name, only("team", bindingTo("ClusterRole", "view")))
-		Eventually(failuresOf).WithContext(ctx).WithArguments(ctx, template.Name).Should(Equal([]string{"ObjectTerminating"}))
-		patch := framework.MergePatch(`{"metadata":{"finalizers":null}}`)
-		Expect(cluster.Admin.Patch(ctx, binding, patch)).To(Succeed())
-		Eventually(func(g Gomega) {
-			role, _ := valueOf(g, ctx, old, roleBindings, "roleRef", "name")
-			g.Expect(role).To(Equal("view"))
-		}).WithContext(ctx).Should(Succeed())
-		expectCondition(ctx, template.Name, v1alpha1.ConditionProgressing, metav1.ConditionFalse, "All 1")
-	})
-
-	It("deletes nothing if the API server rejects the new object, too", func(ctx context.Context) {
-		template, old := createSelecting(ctx, "invalid", only("team", secret("Opaque")))
-		_, uid := valueOf(Default, ctx, old, core("Secret"))
-		change(ctx, template.Name, only("team", secret("kubernetes.io/tls")))
-		Eventually(failuresOf).WithContext(ctx).WithArguments(ctx, template.Name).Should(Equal([]string{"InvalidObject"}))
-		_, current := valueOf(Default, ctx, old, core("Secret"))
-		Expect(current).To(Equal(uid))
-		By("new namespaces, which such a revision never reaches")
-		added := createInitialized(ctx, selectedBy(template.Name))
-		kind, _ := valueOf(Default, ctx, added, core("Secret"), "type")
-		Expect(kind).To(Equal("Opaque"))
-	})
 })
 
 var _ = Describe("An object that the operator may replace", func() {

@@ -206,7 +206,6 @@ var _ = Describe("An object that exists already", func() {
 			Expect(current.Labels).NotTo(HaveKey(v1alpha1.LabelManagedByTemplate))
 		},
 		Entry("if it has other values", v1alpha1.AdoptIfEqual, "b", false),
-		Entry("if the template adopts nothing", v1alpha1.AdoptNever, "a", false),
 		Entry("if the template adopts everything", v1alpha1.AdoptAlways, "b", true),
 	)
 
@@ -287,29 +286,6 @@ var _ = Describe("Objects that a template no longer contains", func() {
 		getConfig(ctx, namespace, "two")
 	})
 
-	It("are kept with removal Keep, after a failure, and if the template renders nothing", func(ctx context.Context) {
-		template, namespace := createSelecting(ctx, "keep", two)
-		By("a template that fails for one object")
-		change(ctx, template.Name, only("one", `{"apiVersion":"test.example.com/v1","kind":"Unknown","metadata":{"name":"x"}}`))
-		expectCondition(ctx, template.Name, v1alpha1.ConditionProgressing, metav1.ConditionTrue, "1 failed")
-		getConfig(ctx, namespace, "two")
-		By("a template whose objects are all excluded")
-		change(ctx, template.Name, func(spec *v1alpha1.NamespaceTemplateSpec) {
-			only("one", configMap("one", "b"))(spec)
-			spec.Objects[0].IncludeWhen = "false"
-		})
-		expectCondition(ctx, template.Name, v1alpha1.ConditionProgressing, metav1.ConditionFalse)
-		getConfig(ctx, namespace, "two")
-		By("removal Keep")
-		change(ctx, template.Name, func(spec *v1alpha1.NamespaceTemplateSpec) {
-			only("one", configMap("one", "c"))(spec)
-			spec.ObjectRetentionPolicy.WhenRemoved = v1alpha1.RetentionRetain
-		})
-		expectCondition(ctx, template.Name, v1alpha1.ConditionProgressing, metav1.ConditionFalse, "All 1")
-		expectValue(ctx, namespace, "one", "c")
-		getConfig(ctx, namespace, "two")
-	})
-
 	DescribeTable("are deleted or kept when the namespace is relabelled or the template is deleted",
 		func(ctx context.Context, policy v1alpha1.RetentionPolicy, end func(ctx context.Context, template string, namespace *corev1.Namespace)) {
 			template, namespace := createSelecting(ctx, "remove", two, func(spec *v1alpha1.NamespaceTemplateSpec) {
@@ -327,9 +303,7 @@ var _ = Describe("Objects that a template no longer contains", func() {
 			}
 		},
 		Entry("deleted after a relabelling", v1alpha1.RetentionDelete, relabel),
-		Entry("kept after a relabelling", v1alpha1.RetentionRetain, relabel),
 		Entry("deleted with the template", v1alpha1.RetentionDelete, deleteTemplate),
-		Entry("kept after the deletion of the template", v1alpha1.RetentionRetain, deleteTemplate),
 	)
 })
 

@@ -14,13 +14,14 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/template"
+	"github.com/nslifecycle/nslifecycle/internal/template/plan"
 	"github.com/nslifecycle/nslifecycle/internal/template/render"
 	"github.com/nslifecycle/nslifecycle/internal/templateset"
 )
@@ -80,7 +81,7 @@ type NamespaceChange struct {
 	// Objects are the objects that change.
 	Objects []ObjectChange `json:"objects,omitempty"`
 
-	namespace *corev1.Namespace
+	snapshot plan.Snapshot
 }
 
 // ObjectChange is what a template changes in an object.
@@ -96,8 +97,8 @@ type ObjectChange struct {
 	// Fields are the fields that change, if they are known.
 	Fields []FieldChange `json:"fields,omitempty"`
 
-	rendered *render.Object
-	recorded *template.ObjectState
+	// isObject is false for a label, an annotation, and an object that is only recorded. The content of a copy is unknown.
+	isObject, isCopy bool
 	// beforeTry is the change before the dry run of the object; empty if there was none.
 	beforeTry Change
 }
@@ -137,7 +138,7 @@ type comparer struct {
 }
 
 func (c *comparer) compare(ctx context.Context, namespace *corev1.Namespace) {
-	change := NamespaceChange{Namespace: namespace.Name, namespace: namespace}
+	change := NamespaceChange{Namespace: namespace.Name}
 	state, err := template.ParseState(namespace)
 	if err != nil {
 		if template.Selects(c.changed.NamespaceTemplate, namespace) {
@@ -147,7 +148,7 @@ func (c *comparer) compare(ctx context.Context, namespace *corev1.Namespace) {
 	}
 	recorded, isRecorded := state[c.changed.Name]
 	tmpl := c.changed.NamespaceTemplate
-	switch applies := tmpl.DeletionTimestamp == nil && template.Applies(tmpl, namespace, state); {
+	switch applies := c.applies(namespace, state); {
 	case !applies && !isRecorded:
 		if template.IsLate(tmpl, namespace, state) {
 			c.result.Existing++
@@ -156,19 +157,132 @@ func (c *comparer) compare(ctx context.Context, namespace *corev1.Namespace) {
 	case !applies && template.RetentionPolicy(tmpl) != v1alpha1.RetentionDelete:
 		c.result.Unselected++
 		return
-	case !applies:
-		change.Objects = c.deleted(state, nil)
-	case template.IsKept(tmpl, namespace, recorded):
+	}
+	change.snapshot = c.snapshot(ctx, namespace, state)
+	objects, deleted, err := plan.Compute(change.snapshot, plan.Elapsed(tmpl.Name, recorded, change.snapshot.Now)).
+		Decisions(tmpl.Name)
+	if err != nil {
+		c.fail(change, err.Error())
+		return
+	}
+	if objects == nil && deleted == nil {
 		change.Objects = kept(recorded)
-	default:
-		objects, err := c.objects(ctx, namespace, state)
-		if err != nil {
-			c.fail(change, err.Error())
-			return
-		}
-		change.Objects = objects
+	}
+	before := c.before(ctx, namespace)
+	for i := range objects {
+		change.Objects = append(change.Objects, c.objectChange(&objects[i], namespace, before))
+	}
+	for _, object := range deleted { // Whether all objects can be applied is known only after a dry run.
+		change.Objects = append(change.Objects, recordedChange(object, Deleted))
 	}
 	c.add(change, isRecorded)
+}
+
+func (c *comparer) applies(namespace *corev1.Namespace, state template.State) bool {
+	return c.changed.DeletionTimestamp == nil && template.Applies(c.changed.NamespaceTemplate, namespace, state)
+}
+
+// snapshot returns what is known about a Namespace in which all objects are as it records them. What it records of other
+// templates is kept.
+func (c *comparer) snapshot(ctx context.Context, namespace *corev1.Namespace, state template.State) plan.Snapshot {
+	tmpl := c.changed.DeepCopy()
+	tmpl.Spec.Sync.AdoptionPolicy = cmp.Or(tmpl.Spec.Sync.AdoptionPolicy, v1alpha1.AdoptIfEqual)
+	now := time.Now()
+	s := plan.Snapshot{
+		Namespace: namespace, State: state, Now: now, Start: now, FullPass: time.Hour,
+		Templates: []v1alpha1.NamespaceTemplate{*tmpl},
+	}
+	for name := range state {
+		if name != tmpl.Name {
+			other := &v1alpha1.NamespaceTemplate{}
+			other.Name = name
+			s.Applicable = append(s.Applicable, plan.TemplateSnapshot{Template: other})
+		}
+	}
+	if c.applies(namespace, state) {
+		s.Applicable = append(s.Applicable, c.templateSnapshot(ctx, namespace, state, tmpl))
+	}
+	slices.SortFunc(s.Applicable, func(a, b plan.TemplateSnapshot) int {
+		return strings.Compare(a.Template.Name, b.Template.Name)
+	})
+	return s
+}
+
+func (c *comparer) templateSnapshot(
+	ctx context.Context, namespace *corev1.Namespace, state template.State, tmpl *v1alpha1.NamespaceTemplate,
+) plan.TemplateSnapshot {
+	revision, recorded := c.changed.Revision(), state[tmpl.Name]
+	s := plan.TemplateSnapshot{
+		Template: tmpl, Choice: plan.Choice{Revision: revision, Current: revision}, Latest: revision,
+	}
+	desired, err := c.changed.desired(ctx, namespace, template.AwaitsTemplates(namespace))
+	if err != nil {
+		s.Unknown = err
+		return s
+	}
+	s.IsPartial, s.Objects = desired.IsPartial, c.metadata(namespace)
+	before := c.before(ctx, namespace)
+	for _, rendered := range desired.Objects {
+		object := plan.NewObject(rendered)
+		if known := recorded.Find(object.Key()); known != nil {
+			object.Current = &plan.Observed{UID: known.UID, Fields: known.Fields}
+			old, ok := before[object.Key()]
+			if rendered.IsCopy && ok && old.IsCopy && old.Locked == rendered.Locked &&
+				reflect.DeepEqual(old.Manifest, rendered.Manifest) {
+				// The hash of a copy identifies the version of the source, which the operator follows in any case.
+				object.Content = known.Content
+			}
+		}
+		s.Objects = append(s.Objects, object)
+	}
+	return s
+}
+
+// metadata returns the labels and annotations that the template sets on a Namespace.
+func (c *comparer) metadata(namespace *corev1.Namespace) (objects []plan.ObjectSnapshot) {
+	labels, annotations := templateset.Values(&c.changed.Spec)
+	requestedBy := namespace.Annotations[v1alpha1.AnnotationRequestedBy]
+	add := func(kind schema.GroupKind, values map[string]string) {
+		for _, key := range slices.Sorted(maps.Keys(values)) {
+			objects = append(objects, plan.NewMetadata(kind, key, values[key], namespace))
+		}
+	}
+	add(template.KindLabel, templateset.Evaluate(labels, namespace, requestedBy))
+	add(template.KindAnnotation, templateset.Evaluate(annotations, namespace, requestedBy))
+	return objects
+}
+
+// objectChange returns the change of an object. before has the objects that the template in the cluster renders.
+func (c *comparer) objectChange(
+	decided *plan.Decision, namespace *corev1.Namespace, before map[template.ObjectKey]render.Object,
+) ObjectChange {
+	key, manifest := decided.Object.Key(), decided.Object.Manifest
+	change := ObjectChange{Object: decided.Object.Name, Group: key.Kind.Group, Kind: key.Kind.Kind, Name: key.Name}
+	switch old, hasOld := before[key]; {
+	case decided.Err != nil:
+		change.Change, change.Message = Failed, decided.Err.Error()
+	case decided.Action == plan.NoAction:
+		change.Change = Unchanged
+	case decided.Action == plan.ActionCreate && !(template.IsMetadata(key.Kind) && decided.Object.Current != nil):
+		change.Change = Created
+	case template.IsMetadata(key.Kind):
+		current := namespace.Labels
+		if key.Kind == template.KindAnnotation {
+			current = namespace.Annotations
+		}
+		change.Change = Changed
+		change.Fields = []FieldChange{{Path: "value", Before: encode("", "", current[key.Name]),
+			After: encode("", "", decided.Object.Value)}}
+	default:
+		change.Change = Changed
+		if decided.Object.Content == "" {
+			change.Message = "the data of the copy is not compared"
+		} else if hasOld && !old.IsCopy {
+			change.Fields = compareFields(change.Kind, old.Manifest.Object, manifest.Object)
+		}
+	}
+	change.isObject, change.isCopy = !template.IsMetadata(key.Kind), decided.Object.Content == ""
+	return change
 }
 
 func (c *comparer) fail(change NamespaceChange, message string) {
@@ -204,101 +318,6 @@ func (c *comparer) add(change NamespaceChange, isRecorded bool) {
 	c.result.Items = append(c.result.Items, change)
 }
 
-func (c *comparer) objects(
-	ctx context.Context, namespace *corev1.Namespace, state template.State,
-) ([]ObjectChange, error) {
-	desired, err := c.changed.desired(ctx, namespace, template.AwaitsTemplates(namespace))
-	if err != nil {
-		return nil, err
-	}
-	if err := template.CheckCount(len(desired.Objects) + c.countEarlier(state)); err != nil {
-		return nil, err
-	}
-	before := c.before(ctx, namespace)
-	changes := c.metadata(namespace, state)
-	needed := sets.New[template.ObjectKey]()
-	for _, change := range changes {
-		needed.Insert(template.ObjectKey{Kind: schema.GroupKind{Kind: change.Kind}, Name: change.Name})
-	}
-	for i := range desired.Objects {
-		rendered := &desired.Objects[i]
-		key := template.KeyOf(rendered.Manifest)
-		change := ObjectChange{
-			Object: rendered.Name, Group: key.Kind.Group, Kind: key.Kind.Kind, Name: key.Name,
-			rendered: rendered, recorded: state[c.changed.Name].Find(key),
-		}
-		needed.Insert(key)
-		old, ok := before[key]
-		change.Change = compareObject(rendered, change.recorded, old, ok)
-		switch other := state.Other(key, c.changed.Name); {
-		case other != "" && change.Change == Created:
-			change.Change, change.Message = Failed, fmt.Sprintf("template %q also contains this object", other)
-		case change.Change == Changed && rendered.IsCopy:
-			change.Message = "the data of the copy is not compared"
-		case change.Change == Changed && ok && !old.IsCopy:
-			change.Fields = compareFields(change.Kind, old.Manifest.Object, rendered.Manifest.Object)
-		}
-		changes = append(changes, change)
-	}
-	// Whether all objects can be applied is known only after a dry run.
-	for _, change := range c.deleted(state, needed) {
-		kind := schema.GroupKind{Group: change.Group, Kind: change.Kind}
-		if template.MayRemove(c.changed.NamespaceTemplate, kind, len(desired.Objects)) {
-			changes = append(changes, change)
-		}
-	}
-	return changes, nil
-}
-
-// countEarlier returns the number of objects of the templates before this one in a Namespace.
-func (c *comparer) countEarlier(state template.State) int {
-	count := 0
-	for name, entry := range state {
-		if name < c.changed.Name {
-			count += len(entry.Objects)
-		}
-	}
-	return count
-}
-
-// metadata returns what the template does to the labels and annotations of a Namespace.
-func (c *comparer) metadata(namespace *corev1.Namespace, state template.State) []ObjectChange {
-	labels, annotations := templateset.Values(&c.changed.Spec)
-	requestedBy := namespace.Annotations[v1alpha1.AnnotationRequestedBy]
-	changes := c.metadataOf(template.KindLabel, namespace.Labels,
-		templateset.Evaluate(labels, namespace, requestedBy), state)
-	return append(changes, c.metadataOf(template.KindAnnotation, namespace.Annotations,
-		templateset.Evaluate(annotations, namespace, requestedBy), state)...)
-}
-
-func (c *comparer) metadataOf(
-	kind schema.GroupKind, current, desired map[string]string, state template.State,
-) []ObjectChange {
-	changes := make([]ObjectChange, 0, len(desired))
-	for _, name := range slices.Sorted(maps.Keys(desired)) {
-		key := template.ObjectKey{Kind: kind, Name: name}
-		change := ObjectChange{Kind: kind.Kind, Name: name, recorded: state[c.changed.Name].Find(key)}
-		before, exists := current[name]
-		switch other := state.Other(key, c.changed.Name); {
-		case change.recorded == nil && other != "":
-			change.Change, change.Message = Failed, fmt.Sprintf("template %q also sets it", other)
-		case exists && before == desired[name]:
-			change.Change = Unchanged
-		case change.recorded == nil && !exists:
-			change.Change = Created
-		case change.recorded == nil && c.changed.Spec.Sync.AdoptionPolicy != v1alpha1.AdoptAlways:
-			change.Change, change.Message = Failed, "it exists already with another value"
-		default:
-			change.Change = Changed
-			change.Fields = []FieldChange{{
-				Path: "value", Before: encode(kind.Kind, "", before), After: encode(kind.Kind, "", desired[name]),
-			}}
-		}
-		changes = append(changes, change)
-	}
-	return changes
-}
-
 // before returns the objects that the template in the cluster renders for a Namespace.
 func (c *comparer) before(ctx context.Context, namespace *corev1.Namespace) map[template.ObjectKey]render.Object {
 	found := map[template.ObjectKey]render.Object{}
@@ -311,37 +330,6 @@ func (c *comparer) before(ctx context.Context, namespace *corev1.Namespace) map[
 		found[template.KeyOf(object.Manifest)] = object
 	}
 	return found
-}
-
-// compareObject returns the change of an object. before is the object that the template in the cluster
-// renders.
-func compareObject(
-	rendered *render.Object, recorded *template.ObjectState, before render.Object, hasBefore bool,
-) Change {
-	switch {
-	case recorded == nil:
-		return Created
-	case !rendered.IsCopy && recorded.Content == template.ObjectContent(rendered.Manifest, rendered.Locked):
-		return Unchanged
-	case rendered.IsCopy && hasBefore && before.IsCopy && before.Locked == rendered.Locked &&
-		reflect.DeepEqual(before.Manifest, rendered.Manifest):
-		// The hash of a copy identifies the version of the source, which the operator follows in any case.
-		return Unchanged
-	}
-	return Changed
-}
-
-// deleted returns the recorded objects that the operator deletes, because they are not needed. It never
-// deletes adopted objects and objects of another template.
-func (c *comparer) deleted(state template.State, needed sets.Set[template.ObjectKey]) []ObjectChange {
-	var changes []ObjectChange
-	for _, object := range state[c.changed.Name].Objects {
-		key := object.Key()
-		if !needed.Has(key) && !object.IsAdopted && state.Other(key, c.changed.Name) == "" {
-			changes = append(changes, recordedChange(object, Deleted))
-		}
-	}
-	return changes
 }
 
 func kept(recorded template.Entry) []ObjectChange {

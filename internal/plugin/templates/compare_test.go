@@ -18,6 +18,8 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/template"
 )
 
+var settingsKey = template.ObjectKey{Kind: schema.GroupKind{Kind: "ConfigMap"}, Name: "settings"}
+
 // The objects of the templates in this file.
 const (
 	settings = `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"settings"},"data":{"mode":"old"}}`
@@ -119,7 +121,7 @@ func TestCompare(t *testing.T) {
 			change: func(spec *v1alpha1.NamespaceTemplateSpec) { spec.Objects = spec.Objects[1:] },
 			prepare: func(namespace *corev1.Namespace) {
 				state, _ := template.ParseState(namespace)
-				state["other"] = state["team"]
+				state["other"] = template.Entry{Objects: []template.ObjectState{*state["team"].Find(settingsKey)}}
 				namespace.Annotations[v1alpha1.AnnotationAppliedTemplates] = state.String()
 			},
 			want: Unchanged, objects: map[Change]int{Unchanged: 1},
@@ -198,7 +200,7 @@ func TestCompare(t *testing.T) {
 			g := NewWithT(t)
 			current := newTemplate(g, func(*v1alpha1.NamespaceTemplateSpec) {})
 			namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
-				Name: "shop", Labels: map[string]string{"team": "a"}, Annotations: map[string]string{},
+				Name: "shop", UID: "shop", Labels: map[string]string{"team": "a"}, Annotations: map[string]string{},
 			}}
 			if !test.isNew {
 				apply(t, g, current, namespace)

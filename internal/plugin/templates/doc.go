@@ -4,6 +4,7 @@
 // Package templates renders, tests and compares NamespaceTemplates for the commands of the plugin.
 //
 // Reading files, rendering and golden tests need no API server. [Compare] computes what the operator
-// would change in each Namespace from what the Namespaces record, without reading any object.
-// [DryRunner] adds the result of server-side dry runs to a few of these changes.
+// would change in each Namespace with the functions of the operator in package plan, as if all objects were as the
+// Namespaces record them. For a few of these changes, [DryRunner] reads the objects, and performs the exchanges of the
+// operator with server-side dry runs.
 package templates

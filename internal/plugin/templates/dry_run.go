@@ -9,11 +9,11 @@ import (
 	"fmt"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/dynamic"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
@@ -52,14 +52,13 @@ func (r *DryRunner) Run(ctx context.Context, of *Template, result *Comparison, i
 	count, hasFailed := 0, false
 	for i := range item.Objects {
 		object := &item.Objects[i]
-		isCopy := object.rendered != nil && object.rendered.IsCopy
-		if object.rendered == nil || object.Change == Failed || isCopy && object.Change != Created {
+		if !object.isObject || object.Change == Failed || object.isCopy && object.Change != Created {
 			continue
 		}
 		count++
 		before := object.Change
 		object.beforeTry = before
-		if err := r.dryRun(ctx, of, item.namespace, object); err != nil {
+		if err := r.dryRun(ctx, of.Name, item.snapshot, object); err != nil {
 			untested = append(untested, fmt.Sprintf("dry run of %s in namespace %s: %v", object.Kind, item.Namespace, err))
 			object.beforeTry = ""
 		}
@@ -156,38 +155,150 @@ func (c *Comparison) tried() map[triedObject]triedResult {
 // dryRun is the dry run of one object.
 type dryRun struct {
 	*ObjectChange
-	template  *Template
-	namespace *corev1.Namespace
-	client    dynamic.ResourceInterface
+	client dynamic.ResourceInterface
 	// option makes requests dry runs.
 	option []string
-	// live is the object in the cluster, or nil.
-	live *unstructured.Unstructured
+	// live is the object in the cluster, or nil, and applied the object after the last request that applies it.
+	live, applied *unstructured.Unstructured
+	// isReplaced is true if the object is deleted and created again.
+	isReplaced bool
+	// untested is an error that the operator would not get.
+	untested error
 }
 
 // dryRun sets the fields of one object, or its failure. It returns an error if the object was not tested.
-func (r *DryRunner) dryRun(ctx context.Context, of *Template, namespace *corev1.Namespace, object *ObjectChange) error {
-	run := &dryRun{ObjectChange: object, template: of, namespace: namespace}
-	manifest := object.rendered.Manifest
-	resource, err := template.ResourceOf(r.Mapper, manifest.GroupVersionKind())
+func (r *DryRunner) dryRun(ctx context.Context, name string, snapshot plan.Snapshot, object *ObjectChange) error {
+	wanted := findObject(snapshot, name, object)
+	run := &dryRun{ObjectChange: object}
+	resource, err := template.ResourceOf(r.Mapper, wanted.Manifest.GroupVersionKind())
 	if err != nil {
 		return run.fail(err)
 	}
 	if run.option, err = r.DryRuns.Option(ctx, resource.GroupVersion()); err != nil {
 		return err
 	}
-	run.client = r.Client.Resource(resource).Namespace(namespace.Name)
-	run.live, err = run.client.Get(ctx, manifest.GetName(), metav1.GetOptions{})
+	run.client = r.Client.Resource(resource).Namespace(snapshot.Namespace.Name)
+	run.live, err = run.client.Get(ctx, object.Name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
 		run.live = nil
 	case err != nil:
 		return err
 	}
-	if object.rendered.IsCopy {
-		return run.fail(run.compareCopy())
+	if wanted.Current = nil; run.live != nil {
+		metadata, err := metadataOf(run.live)
+		if err != nil {
+			return err
+		}
+		if metadata.Labels[v1alpha1.LabelManagedByTemplate] != "" {
+			wanted.Current = plan.ObservedOf(&metadata.ObjectMeta)
+		}
 	}
-	return run.fail(run.run(ctx))
+	recorded := snapshot.State[name]
+	objects, _, err := plan.Compute(snapshot, plan.Elapsed(name, recorded, snapshot.Now)).Decisions(name)
+	for _, decided := range objects {
+		if decided.Object.Key() == wanted.Key() {
+			return run.execute(ctx, decided)
+		}
+	}
+	return err
+}
+
+// findObject returns the object in a snapshot, which the dry run changes.
+func findObject(snapshot plan.Snapshot, name string, object *ObjectChange) *plan.ObjectSnapshot {
+	for i := range snapshot.Applicable {
+		objects := snapshot.Applicable[i].Objects
+		for j := range objects {
+			if snapshot.Applicable[i].Template.Name == name && objects[j].Name == object.Object &&
+				objects[j].Manifest.GetName() == object.Name {
+				return &objects[j]
+			}
+		}
+	}
+	return nil
+}
+
+func metadataOf(object *unstructured.Unstructured) (*metav1.PartialObjectMetadata, error) {
+	metadata := &metav1.PartialObjectMetadata{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, metadata); err != nil {
+		return nil, fmt.Errorf("failed to decode the metadata of %s %q: %w", object.GetKind(), object.GetName(), err)
+	}
+	return metadata, nil
+}
+
+// execute performs the exchange of the operator with dry runs.
+func (r *dryRun) execute(ctx context.Context, decided plan.Decision) error {
+	isNew := decided.Action == plan.ActionCreate
+	switch {
+	case decided.Err != nil:
+		return r.fail(decided.Err)
+	case decided.Object.Content == "":
+		return r.fail(r.compareCopy(decided))
+	case decided.Operation == nil:
+		return nil
+	}
+	operation := *decided.Operation
+	for !operation.IsDone() {
+		operation = plan.Next(operation, r.send(ctx, operation))
+	}
+	switch err := operation.Result.Err; {
+	case r.untested != nil:
+		return r.untested
+	case isNew && nsobject.IsConflict(err):
+		return r.fail(notAdopted(decided.Object.Manifest, err))
+	case err != nil:
+		return r.fail(err)
+	case r.isReplaced:
+		r.Change, r.Fields = Replaced, nil
+		r.Message = "the operator deletes the object and creates it again, because a field is immutable"
+	case r.live == nil || r.applied == nil:
+	case isNew:
+		r.adopt(compareFields(r.Kind, plan.WithoutOwnKeys(r.live), plan.WithoutOwnKeys(r.applied)))
+	default:
+		r.Fields = compareFields(r.Kind, plan.WithoutServerFields(r.live), plan.WithoutServerFields(r.applied))
+	}
+	return nil
+}
+
+// send answers a request with a dry run, or with what the operator would get after requests that change an object.
+func (r *dryRun) send(ctx context.Context, o plan.Operation) (response plan.Response) {
+	switch o.Request.Verb {
+	case plan.Find, plan.SetManagers:
+		if r.live != nil {
+			response.Metadata, response.Err = metadataOf(r.live)
+		}
+	case plan.Read:
+		response.Object = r.live.DeepCopy()
+	case plan.Confirm:
+		response.Namespace, response.Template = o.Namespace, o.Template
+	case plan.Delete:
+		r.isReplaced, response.IsGone = true, true
+	case plan.Apply:
+		response = r.apply(ctx, o)
+	}
+	return response
+}
+
+func (r *dryRun) apply(ctx context.Context, o plan.Operation) plan.Response {
+	applied, err := o.Request.Manifest, error(nil)
+	isOwn := o.Request.FieldManager == template.FieldManager(o.Template.Name)
+	if isOwn && !r.isReplaced {
+		applied, err = r.client.Apply(ctx, o.Request.Name, o.Request.Manifest, metav1.ApplyOptions{
+			DryRun: r.option, FieldManager: o.Request.FieldManager, Force: o.Request.IsForced,
+		})
+	}
+	if err != nil {
+		if apierrors.IsForbidden(err) && dependsOnUser(err) {
+			r.untested = err
+		}
+		return plan.Response{Err: err}
+	}
+	metadata, err := metadataOf(applied)
+	if isOwn && r.live != nil && o.Request.Name == r.live.GetName() {
+		r.applied = applied.DeepCopy()
+	}
+	isCreated := r.live == nil || r.isReplaced || o.Request.Name != r.live.GetName()
+	return plan.Response{Metadata: metadata, Object: applied, IsCreated: isCreated, Err: err}
 }
 
 // fail sets the failure if the operator has it, too. Otherwise, it returns the error.
@@ -208,45 +319,6 @@ func (r *dryRun) fail(err error) error {
 	return nil
 }
 
-func (r *dryRun) run(ctx context.Context) error {
-	manifest, adopt, decided := r.rendered.Manifest, r.template.Spec.Sync.AdoptionPolicy, plan.ActionUpdate
-	if r.Change == Created {
-		decided = plan.ActionCreate
-	}
-	if r.live != nil {
-		found := &plan.Observed{UID: r.live.GetUID(), IsCrowded: plan.IsCrowded(r.live.GetManagedFields())}
-		if _, err := (plan.Ownership{}).CheckExisting(manifest, found, decided, adopt); err != nil {
-			return err
-		}
-	}
-	applied, err := r.apply(ctx, manifest, plan.IsForced(decided, adopt))
-	switch {
-	case apierrors.IsInvalid(err) && r.live != nil:
-		if err := r.checkReplacement(ctx, err); err != nil {
-			return err
-		}
-		r.Change, r.Fields = Replaced, nil
-		r.Message = "the operator deletes the object and creates it again, because a field is immutable"
-		return nil
-	case nsobject.IsConflict(err) && decided == plan.ActionCreate && adopt != v1alpha1.AdoptNever:
-		equal, forcedErr := r.apply(ctx, manifest, true)
-		if forcedErr != nil || !plan.IsEqual(r.live.DeepCopy(), equal.DeepCopy()) {
-			return notAdopted(manifest, err)
-		}
-		applied = equal
-	case err != nil:
-		return err
-	}
-	switch {
-	case r.live == nil:
-	case decided == plan.ActionCreate:
-		r.adopt(compareFields(r.Kind, plan.WithoutOwnKeys(r.live), plan.WithoutOwnKeys(applied)))
-	default:
-		r.Fields = compareFields(r.Kind, plan.WithoutServerFields(r.live), plan.WithoutServerFields(applied))
-	}
-	return nil
-}
-
 func (r *dryRun) adopt(fields []FieldChange) {
 	r.Change, r.Fields, r.Message = Adopted, fields, "the object exists, and the operator adopts it without changing it"
 	if len(fields) > 0 {
@@ -255,14 +327,14 @@ func (r *dryRun) adopt(fields []FieldChange) {
 }
 
 // compareCopy sets whether the operator adopts an object that exists instead of a copy, whose source is not read.
-func (r *dryRun) compareCopy() error {
-	if r.live == nil {
+func (r *dryRun) compareCopy(decided plan.Decision) error {
+	if r.live == nil || decided.Operation == nil {
 		return nil
 	}
-	switch adopt := r.template.Spec.Sync.AdoptionPolicy; adopt {
+	switch decided.Operation.Template.Spec.Sync.AdoptionPolicy {
 	case v1alpha1.AdoptNever:
 		found := &plan.Observed{UID: r.live.GetUID()}
-		_, err := (plan.Ownership{}).CheckExisting(r.rendered.Manifest, found, plan.ActionCreate, adopt)
+		_, err := (plan.Ownership{}).CheckExisting(&decided.Object, found, plan.ActionCreate, v1alpha1.AdoptNever)
 		return err
 	case v1alpha1.AdoptAlways:
 		r.Message = "the object exists, and the operator adopts it and changes it to the content of the source"
@@ -278,33 +350,6 @@ func (r *dryRun) compareCopy() error {
 func notAdopted(manifest *unstructured.Unstructured, conflict error) error {
 	return template.Problemf(v1alpha1.ReasonConflict, "%s %q exists with other values, and spec.sync.adoptionPolicy does "+
 		"not permit to change it: %w", manifest.GetKind(), manifest.GetName(), conflict)
-}
-
-func (r *dryRun) apply(
-	ctx context.Context, manifest *unstructured.Unstructured, isForced bool,
-) (*unstructured.Unstructured, error) {
-	name := r.template.Name
-	return r.client.Apply(ctx, manifest.GetName(),
-		template.WithOwnMetadata(name, r.namespace, manifest, r.rendered.Locked),
-		metav1.ApplyOptions{DryRun: r.option, FieldManager: template.FieldManager(name), Force: isForced})
-}
-
-// checkReplacement returns an error unless the operator replaces the object, whose change the API server has rejected.
-func (r *dryRun) checkReplacement(ctx context.Context, rejected error) error {
-	manifest := r.rendered.Manifest
-	other := manifest.DeepCopy()
-	other.SetName(plan.OtherName(r.namespace.UID, manifest.GetName()))
-	switch _, err := r.apply(ctx, other, true); {
-	case apierrors.IsInvalid(err):
-		return rejected
-	case apierrors.IsForbidden(err) && !dependsOnUser(err):
-		return plan.Immutable(manifest, err.Error(), rejected)
-	case err != nil:
-		return err
-	case r.recorded != nil && r.recorded.UID != r.live.GetUID():
-		return plan.Immutable(manifest, "another client has created it", rejected)
-	}
-	return plan.Ownership{Recorded: r.recorded}.CheckReplacement(manifest, rejected)
 }
 
 // dependsOnUser reports whether a request can be forbidden only because the user sends it, and not the ServiceAccount

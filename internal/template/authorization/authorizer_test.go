@@ -29,7 +29,8 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/template"
-	"github.com/nslifecycle/nslifecycle/internal/template/apply"
+	"github.com/nslifecycle/nslifecycle/internal/template/execute"
+	"github.com/nslifecycle/nslifecycle/internal/template/observe"
 	"github.com/nslifecycle/nslifecycle/internal/template/permissions"
 )
 
@@ -68,7 +69,7 @@ func newTestAuthorizer(a *answers, clock *clocktesting.FakePassiveClock, objects
 	return &Authorizer{
 		Client:          fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{Create: a.create}).Build(),
 		ServiceAccounts: fake.NewClientBuilder().WithObjects(objects...).Build(),
-		DryRunner:       apply.NewWriter(nil, configMapsMapper{mapper}, nil, "system", clock, nil), Clock: clock,
+		DryRunner:       &execute.Writer{Kinds: &observe.Kinds{Mapper: configMapsMapper{mapper}, Clock: clock}}, Clock: clock,
 		SystemNamespace: "system", Operator: permissions.SubjectOf("system:serviceaccount:system:operator"), IsOperator: true,
 	}
 }

@@ -6,6 +6,7 @@ package plan
 import (
 	"time"
 
+	"github.com/nslifecycle/nslifecycle/internal/initialization"
 	"github.com/nslifecycle/nslifecycle/internal/template"
 )
 
@@ -20,4 +21,19 @@ type absenceKey struct {
 	template string
 	// object is empty if it is the template.
 	object template.ObjectKey
+}
+
+// isAbsent reports whether something has been absent from the Namespace long enough to be removed.
+func (p *Plan) isAbsent(key absenceKey) bool {
+	since, ok := p.Memory.Absences[key]
+	if !ok {
+		since = p.Now
+	}
+	if p.absent == nil {
+		p.absent = Absences{}
+	}
+	p.absent[key] = since
+	remaining := max(since.Add(initialization.DeregistrationDelay).Sub(p.Now), 0)
+	p.retry(remaining)
+	return remaining == 0
 }

@@ -26,10 +26,10 @@ func TestRemovable(t *testing.T) {
 	contents := Contents{object("excluded").Key(): {}}
 	memory := &Memory{}
 	passAt := func(at time.Time, objects []template.ObjectState) (removable, absent []template.ObjectState, retry time.Duration) {
-		p := NewPass(memory, namespace, nil, at)
+		p := Plan{Snapshot: Snapshot{Namespace: namespace, Now: at}, Memory: *memory}
 		removable, absent = p.removable("a", contents, objects)
 		memory.Absences = p.absent
-		return removable, absent, p.result.RetryAfter
+		return removable, absent, p.RetryAfter
 	}
 	for name, step := range map[string]struct {
 		// gap is the time without the object, before which it was present for a moment if wasPresent is true.

@@ -18,10 +18,10 @@ import (
 // The API server removes a field that an applied manifest no longer contains only if no other field manager claims it.
 // Therefore, the operator first removes the claims of other managers to what a template drops.
 
-// HasSharedFields reports whether another client also claims fields that a template has set. It ignores the status, and
+// hasSharedFields reports whether another client also claims fields that a template has set. It ignores the status, and
 // objects with too many field managers, whose claims are removed anyway. Every client can use the field manager of
 // another template.
-func HasSharedFields(entries []metav1.ManagedFieldsEntry, templateName string) bool {
+func hasSharedFields(entries []metav1.ManagedFieldsEntry, templateName string) bool {
 	own := claimsOf(templateName)
 	isOther := isOtherThan(own)
 	if IsCrowded(entries) || !slices.ContainsFunc(entries, own) || !slices.ContainsFunc(entries, isOther) {
@@ -33,10 +33,10 @@ func HasSharedFields(entries []metav1.ManagedFieldsEntry, templateName string) b
 	})
 }
 
-// Disown returns the managedFields of an object without the claims of other clients to the fields that a template
-// drops: those that it has set, but does not set when it is applied. An object that is new to the template moves to it
-// from other templates, whose fields it drops, too. Disown returns nil if no other client claims such a field.
-func Disown(
+// withoutClaims returns the managedFields of an object without the claims of other clients to the fields that a
+// template drops: those that it has set, but does not set when it is applied. An object that is new to the template moves to it
+// from other templates, whose fields it drops, too. withoutClaims returns nil if no other client claims such a field.
+func withoutClaims(
 	entries, applied []metav1.ManagedFieldsEntry, templateName string, isNew bool,
 ) ([]metav1.ManagedFieldsEntry, error) {
 	own := claimsOf(templateName)
@@ -75,8 +75,8 @@ func Disown(
 	return disowned, nil
 }
 
-// OwnClaims returns the managedFields of an object without those of other clients and templates.
-func OwnClaims(entries []metav1.ManagedFieldsEntry, templateName string) []metav1.ManagedFieldsEntry {
+// ownClaims returns the managedFields of an object without those of other clients and templates.
+func ownClaims(entries []metav1.ManagedFieldsEntry, templateName string) []metav1.ManagedFieldsEntry {
 	return slices.DeleteFunc(slices.Clone(entries), func(entry metav1.ManagedFieldsEntry) bool {
 		return !isTemplateClaim(entry) || entry.Manager != template.FieldManager(templateName)
 	})
@@ -139,8 +139,8 @@ func fieldsIn(entry metav1.ManagedFieldsEntry) *fieldpath.Set {
 	return set
 }
 
-// IsEscaped reports whether managedFields of templates can be escaped.
-func IsEscaped(entries []metav1.ManagedFieldsEntry) bool {
+// isEscaped reports whether managedFields of templates can be escaped.
+func isEscaped(entries []metav1.ManagedFieldsEntry) bool {
 	return slices.ContainsFunc(entries, func(entry metav1.ManagedFieldsEntry) bool {
 		return isTemplateClaim(entry) && entry.FieldsV1 != nil && strings.Contains(entry.FieldsV1.GetRawString(), `\u`)
 	})

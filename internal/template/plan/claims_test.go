@@ -30,7 +30,7 @@ func TestDisown(t *testing.T) {
 		entries []metav1.ManagedFieldsEntry
 		applied string
 		isNew   bool
-		// isShared is true if HasSharedFields is true.
+		// isShared is true if hasSharedFields is true.
 		isShared bool
 		want     []metav1.ManagedFieldsEntry
 	}{
@@ -77,14 +77,14 @@ func TestDisown(t *testing.T) {
 			if test.isNew {
 				labeled = "other"
 			}
-			g.Expect(HasSharedFields(test.entries, labeled)).To(Equal(test.isShared))
-			disowned, err := Disown(test.entries, []metav1.ManagedFieldsEntry{claim(team, test.applied)}, "team", test.isNew)
+			g.Expect(hasSharedFields(test.entries, labeled)).To(Equal(test.isShared))
+			disowned, err := withoutClaims(test.entries, []metav1.ManagedFieldsEntry{claim(team, test.applied)}, "team", test.isNew)
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(disowned).To(Equal(test.want))
 		})
 	}
 	g := NewWithT(t)
-	g.Expect(OwnClaims(entries(claim("user", both), claim(team, pods), claim(other, pods), status), "team")).To(Equal(entries(claim(team, pods))))
-	g.Expect(IsEscaped(entries(claim("user", `{"f:a\u0026b":{}}`), claim(team, pods)))).To(BeFalse())
-	g.Expect(IsEscaped(entries(claim(team, `{"f:a\u0026b":{}}`)))).To(BeTrue())
+	g.Expect(ownClaims(entries(claim("user", both), claim(team, pods), claim(other, pods), status), "team")).To(Equal(entries(claim(team, pods))))
+	g.Expect(isEscaped(entries(claim("user", `{"f:a\u0026b":{}}`), claim(team, pods)))).To(BeFalse())
+	g.Expect(isEscaped(entries(claim(team, `{"f:a\u0026b":{}}`)))).To(BeTrue())
 }

@@ -8,103 +8,180 @@ import (
 	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
 	"github.com/nslifecycle/nslifecycle/internal/template"
 )
 
 const (
+	// SyncRetry is the time until the next pass if a watch has not listed all objects yet.
+	SyncRetry = 50 * time.Millisecond
+	// syncTimeout is the time after which this is a problem. Other templates are then applied.
+	syncTimeout = 2 * time.Second
 	// effectiveRetry is the time until the operator checks again whether an object is effective, if no watch event
 	// triggers it.
 	effectiveRetry = 5 * time.Millisecond
 	// maxEffectiveRetry limits this time, which grows while a Namespace waits.
 	maxEffectiveRetry = 5 * time.Second
-	// UnconfirmedRetry is the time until the next pass if the cache is stale.
-	UnconfirmedRetry = time.Second
+	// unconfirmedRetry is the time until the next pass if the cache is stale.
+	unconfirmedRetry = time.Second
 	// unconfirmedTimeout is how long concurrent changes can prevent the write or the deletion of an object until this is
 	// a problem of the Namespace, for which a rollout does not wait.
 	unconfirmedTimeout = 30 * time.Second
 )
 
-// MustAwait reports whether a Namespace waits until the objects of a template are effective.
-func (p *Pass) MustAwait(tmpl *v1alpha1.NamespaceTemplate) bool {
-	return p.IsInitializing && tmpl.Spec.Initialization.WaitPolicy != v1alpha1.WaitForApplied
+// The kinds that a new Namespace waits for.
+var (
+	quotas       = corev1.SchemeGroupVersion.WithKind("ResourceQuota")
+	roleBindings = rbacv1.SchemeGroupVersion.WithKind("RoleBinding").GroupKind()
+)
+
+func notCounted(quota *ObjectSnapshot) error {
+	return template.Problemf(v1alpha1.ReasonQuotaNotCounted,
+		"waiting until kube-controller-manager has counted ResourceQuota %q", quota.Manifest.GetName())
+}
+
+// mustAwait reports whether a Namespace waits until the objects of a template are effective.
+func (p *Plan) mustAwait(tmpl *v1alpha1.NamespaceTemplate) bool {
+	return p.isInitializing && tmpl.Spec.Initialization.WaitPolicy != v1alpha1.WaitForApplied
 }
 
 func hasDeadline(tmpl *v1alpha1.NamespaceTemplate) bool {
 	return tmpl.Spec.Initialization.EffectiveTimeoutSeconds != nil
 }
 
-func (p *Pass) remaining(tmpl *v1alpha1.NamespaceTemplate) time.Duration {
+func (p *Plan) remaining(tmpl *v1alpha1.NamespaceTemplate) time.Duration {
 	timeout := time.Duration(*tmpl.Spec.Initialization.EffectiveTimeoutSeconds) * time.Second
 	return initialization.RemainingSince(p.turnStart, timeout, p.Now)
 }
 
-// Await adds an object to the result that is not effective, as the error says. If the deadline has passed, the
-// initialization fails after confirm has confirmed with the API server what the decision depends on.
-func (p *Pass) Await(selected *Selected, object *Object, err error, confirm func() error) {
-	tmpl, outcome := selected.Template, &selected.Outcome
-	found := template.ToProblem(tmpl.Name, object.Name, err)
-	delay := min(max(effectiveRetry, p.result.Elapsed/2), maxEffectiveRetry)
-	if hasDeadline(tmpl) {
-		delay = min(delay, max(p.remaining(tmpl), effectiveRetry))
+// awaitObjects plans the operations that find whether the objects of a template are effective: whether the permissions
+// of RoleBindings are granted and, when the deadline of the template has passed, whether the API server confirms that a
+// ResourceQuota is not counted.
+func (p *Plan) awaitObjects(t *templatePlan) {
+	if !p.mustAwait(t.NamespaceTemplate) {
+		return
+	}
+	mustConfirm := hasDeadline(t.NamespaceTemplate) && p.remaining(t.NamespaceTemplate) <= 0 &&
+		t.Spec.Initialization.EffectiveTimeoutPolicy == v1alpha1.FailurePolicyFail
+	for i := range t.objects {
+		o := &t.objects[i]
+		mayBeEffective := false
+		switch o.Key().Kind {
+		case quotas.GroupKind():
+			mayBeEffective = !mustConfirm || o.write == none && o.own.Current != nil && o.own.Current.IsCounted
+		case roleBindings:
+			mayBeEffective = o.write == none && o.own.Current != nil && p.Memory.Granted.Has(o.own.Current.UID)
+		default:
+			continue
+		}
+		if o.err != nil || mayBeEffective {
+			continue
+		}
+		operation := p.operation(t.NamespaceTemplate, Choice{})
+		operation.Object = o.ObjectSnapshot
+		operation = operation.checkEffective(mustConfirm)
+		if o.write != none {
+			operation.After = []int{o.write}
+		}
+		o.wait = p.add(operation)
+	}
+}
+
+// await adds an object that is not effective to the outcome, as the error says. If the deadline has passed, the
+// initialization fails if the API server has confirmed what the decision depends on.
+func (c *conclusion) await(t *templatePlan, o *object, err error, isConfirmed bool) {
+	found := template.ToProblem(t.Name, o.Name, err)
+	delay := min(max(effectiveRetry, c.elapsed/2), maxEffectiveRetry)
+	if hasDeadline(t.NamespaceTemplate) {
+		delay = min(delay, max(c.remaining(t.NamespaceTemplate), effectiveRetry))
 	}
 	// Another error does not say that the object is not effective.
 	var expected *template.ReasonError
-	hasExceeded := hasDeadline(tmpl) && p.remaining(tmpl) <= 0 && errors.As(err, &expected)
-	switch policy := tmpl.Spec.Initialization.EffectiveTimeoutPolicy; {
+	hasExceeded := hasDeadline(t.NamespaceTemplate) && c.remaining(t.NamespaceTemplate) <= 0 && errors.As(err, &expected)
+	switch policy := t.Spec.Initialization.EffectiveTimeoutPolicy; {
 	case hasExceeded && policy == v1alpha1.FailurePolicyIgnore:
-		outcome.TimedOut = append(outcome.TimedOut, found)
+		t.outcome.TimedOut = append(t.outcome.TimedOut, found)
 		return
 	case !hasExceeded, policy != v1alpha1.FailurePolicyFail:
-	case confirm() == nil:
-		p.refuse(tmpl, found, *tmpl.Spec.Initialization.EffectiveTimeoutSeconds)
+	case isConfirmed:
+		c.refuse(t.NamespaceTemplate, found, *t.Spec.Initialization.EffectiveTimeoutSeconds)
 	default:
-		delay = UnconfirmedRetry
+		delay = unconfirmedRetry
 	}
-	p.Retry(delay)
-	outcome.Waiting = append(outcome.Waiting, found)
+	c.retry(delay)
+	t.outcome.Waiting = append(t.outcome.Waiting, found)
 }
 
 // failures has since when a Namespace has failures that waiting cannot end. The problems have no messages. It is in
 // memory: after a restart, the time starts again.
 type failures map[template.Problem]time.Time
 
-// Expire makes the initialization fail if an object of a template cannot be applied, waiting cannot help, and the
-// failure has lasted for failureTimeoutSeconds, after confirm has confirmed with the API server what the decision
-// depends on. Unless failureTimeoutPolicy is Fail, the Namespace continues to wait: it must not become initialized
+// failureTimeout returns how long a failure of a template lasts until the initialization fails. Unless
+// failureTimeoutPolicy is Fail, it returns false, and the Namespace continues to wait: it must not become initialized
 // without the object.
-func (p *Pass) Expire(selected *Selected, confirm func(template.Problem) error) {
-	tmpl, settings := selected.Template, &selected.Template.Spec.Initialization
-	if !p.IsInitializing || settings.FailureTimeoutPolicy != v1alpha1.FailureTimeoutFail {
+func (p *Plan) failureTimeout(tmpl *v1alpha1.NamespaceTemplate) (time.Duration, bool) {
+	settings := &tmpl.Spec.Initialization
+	return time.Duration(settings.FailureTimeoutSeconds) * time.Second,
+		p.isInitializing && settings.FailureTimeoutPolicy == v1alpha1.FailureTimeoutFail
+}
+
+// confirmFailures makes the API server confirm what the end of the initialization depends on, if the template has had a
+// failure for too long. The API server itself has refused an object; only the ServiceAccount is read from a cache.
+func (p *Plan) confirmFailures(t *templatePlan) {
+	timeout, mayFail := p.failureTimeout(t.NamespaceTemplate)
+	if !mayFail {
 		return
 	}
-	timeout := time.Duration(settings.FailureTimeoutSeconds) * time.Second
-	for _, found := range selected.Outcome.Problems {
+	for found, since := range p.Memory.Failures {
+		if found.Template != t.Name || since.Add(timeout).After(p.Now) {
+			continue
+		}
+		if t.failureCheck == none {
+			t.failureCheck = p.add(p.operation(t.NamespaceTemplate, Choice{}).sendConfirm(confirm))
+		}
+		if found.Reason == v1alpha1.ReasonServiceAccountNotFound {
+			p.Operations[t.failureCheck].Request.MustFindAccount = true
+		}
+	}
+}
+
+// expire makes the initialization fail if an object of a template cannot be applied, waiting cannot help, the failure
+// has lasted for failureTimeoutSeconds, and the API server has confirmed what the decision depends on.
+func (c *conclusion) expire(t *templatePlan) {
+	timeout, mayFail := c.failureTimeout(t.NamespaceTemplate)
+	if !mayFail {
+		return
+	}
+	for _, found := range t.outcome.Problems {
 		if found.Remedy() == "" {
 			continue
 		}
 		key := found
 		key.Message = ""
-		since, ok := p.Memory.Failures[key]
+		since, ok := c.Memory.Failures[key]
 		if !ok {
-			since = p.Now
+			since = c.Now
 		}
-		p.failures[key] = since
-		switch remaining := since.Add(timeout).Sub(p.Now); {
+		c.failures[key] = since
+		check, isExecuted := c.result(t.failureCheck)
+		switch remaining := since.Add(timeout).Sub(c.Now); {
 		case remaining > 0:
-			p.Retry(remaining)
-		case confirm(found) == nil:
-			p.refuse(tmpl, found, settings.FailureTimeoutSeconds)
+			c.retry(remaining)
+		case isExecuted && check.Err == nil:
+			c.refuse(t.NamespaceTemplate, found, t.Spec.Initialization.FailureTimeoutSeconds)
 			return
 		default:
-			p.Retry(UnconfirmedRetry)
+			c.retry(unconfirmedRetry)
 		}
 	}
 }
 
-func (p *Pass) refuse(tmpl *v1alpha1.NamespaceTemplate, found template.Problem, seconds int32) {
+func (c *conclusion) refuse(tmpl *v1alpha1.NamespaceTemplate, found template.Problem, seconds int32) {
 	result := initialization.TimeoutResult(fmt.Sprintf("%s; this exceeds %ds, the timeout in NamespaceTemplate %q",
 		found, seconds, tmpl.Name))
-	p.result.Refusal = &result
+	c.outcome.Refusal = &result
 }

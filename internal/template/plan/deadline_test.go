@@ -5,11 +5,16 @@ package plan
 
 import (
 	"cmp"
+	"errors"
 	"testing"
 	"time"
 
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
@@ -18,23 +23,45 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/framework/wrappers"
 )
 
-func TestAwait(t *testing.T) {
+// provisioned returns an object of a new Namespace as the operator has applied it.
+func provisioned(kind schema.GroupVersionKind, name string, isCounted bool) (ObjectSnapshot, template.ObjectState) {
+	manifest := &unstructured.Unstructured{}
+	manifest.SetGroupVersionKind(kind)
+	manifest.SetName(name)
+	manifest.SetNamespace("ns")
+	return ObjectSnapshot{
+			Name: name, Manifest: manifest, Content: "content", Current: &Observed{UID: objectUID, Fields: "fields", IsCounted: isCounted},
+		}, template.ObjectState{
+			Kind: kind.GroupKind(), Name: name, UID: objectUID, Content: "content", Fields: "fields",
+		}
+}
+
+// A new Namespace waits until its objects are effective. When it fails, the API server must have confirmed what this
+// depends on.
+func TestWaits(t *testing.T) {
 	three := ptr.To[int32](3)
 	const templates, whole = v1alpha1.TemplatesInitializer, 4 * time.Second
-	ago := func(name string, d time.Duration) func(time.Time) string {
-		return func(now time.Time) string { return initialization.FormatTurnStart(name, now.Add(-d)) }
+	ago := func(name string, d time.Duration) string { return initialization.FormatTurnStart(name, start.Add(-d)) }
+	confirmation := func(change func(*Response)) respond {
+		return func(o Operation) *Response {
+			response := answered(o)
+			change(response)
+			return response
+		}
 	}
+	confirmed := []string{"Confirm team", "FindUncounted quota"}
 	tests := map[string]struct {
 		// elapsed is the time since the first pass.
 		elapsed time.Duration
 		// recorded is the start of the turn that the Namespace records.
-		recorded      func(now time.Time) string
+		recorded      string
 		limit         *int32
 		policy        v1alpha1.FailurePolicy
 		wait          v1alpha1.TemplateWaitPolicy
 		isInitialized bool
-		isEffective   bool
-		isUnconfirmed bool
+		isCounted     bool
+		answer        respond
+		sent          []string
 		isWaiting     bool
 		isTimedOut    bool
 		isRefused     bool
@@ -42,150 +69,233 @@ func TestAwait(t *testing.T) {
 		mustRecord bool
 		retry      time.Duration
 	}{
-		"effective":                         {isEffective: true, limit: three, mustRecord: true},
+		"effective":                         {isCounted: true, limit: three, mustRecord: true},
 		"not effective":                     {isWaiting: true, retry: effectiveRetry},
 		"not effective, waitPolicy Applied": {wait: v1alpha1.WaitForApplied},
 		"not effective, initialized":        {isInitialized: true, limit: three},
 		"waiting for a second":              {elapsed: time.Second, isWaiting: true, retry: time.Second / 2},
 		"waiting for an hour":               {elapsed: time.Hour, isWaiting: true, retry: maxEffectiveRetry},
 		"shortly before the deadline":       {elapsed: whole - 100*time.Millisecond, limit: three, isWaiting: true, mustRecord: true, retry: 100 * time.Millisecond},
-		"at the deadline":                   {elapsed: whole, limit: three, isWaiting: true, isRefused: true, mustRecord: true, retry: effectiveRetry},
+		"at the deadline":                   {elapsed: whole, limit: three, sent: confirmed, isWaiting: true, isRefused: true, mustRecord: true, retry: effectiveRetry},
 		"at the deadline, unknown policy":   {elapsed: whole, limit: three, policy: "x", isWaiting: true, mustRecord: true, retry: effectiveRetry},
 		"at the deadline, Ignore":           {elapsed: whole, limit: three, policy: v1alpha1.FailurePolicyIgnore, isTimedOut: true, mustRecord: true},
-		"after a restart":                   {recorded: ago(templates, whole+time.Second), limit: three, isWaiting: true, isRefused: true, retry: effectiveRetry},
+		"at the deadline, effective":        {elapsed: whole, limit: three, isCounted: true, mustRecord: true},
+		"after a restart":                   {recorded: ago(templates, whole+time.Second), limit: three, sent: confirmed, isWaiting: true, isRefused: true, retry: effectiveRetry},
 		"after a restart, Ignore":           {recorded: ago(templates, whole+time.Second), limit: three, policy: v1alpha1.FailurePolicyIgnore, isTimedOut: true},
 		"after a restart, in time":          {recorded: ago(templates, time.Second), limit: three, isWaiting: true, retry: effectiveRetry},
 		"the turn of another initializer":   {recorded: ago("a.example.com", time.Hour), limit: three, isWaiting: true, mustRecord: true, retry: effectiveRetry},
 		"a recorded time in the future":     {recorded: ago(templates, -time.Hour), limit: three, isWaiting: true, mustRecord: true, retry: effectiveRetry},
 		"recorded later than here":          {recorded: ago(templates, time.Second), elapsed: time.Hour, limit: three, isWaiting: true, retry: 3 * time.Second},
-		"any text":                          {recorded: func(time.Time) string { return templates + " 0" }, limit: three, isWaiting: true, mustRecord: true, retry: effectiveRetry},
-		"at the deadline, not confirmed":    {elapsed: whole, limit: three, isUnconfirmed: true, isWaiting: true, mustRecord: true, retry: UnconfirmedRetry},
+		"any text":                          {recorded: templates + " 0", limit: three, isWaiting: true, mustRecord: true, retry: effectiveRetry},
+		"the quota is counted":              {elapsed: whole, limit: three, answer: confirmation(func(r *Response) { r.IsUncounted = false }), sent: confirmed, isWaiting: true, mustRecord: true, retry: unconfirmedRetry},
+		"the quota is unknown":              {elapsed: whole, limit: three, answer: failing(FindUncounted, "quota", errors.New("x")), sent: confirmed, isWaiting: true, mustRecord: true, retry: unconfirmedRetry},
+		"a changed template":                {elapsed: whole, limit: three, answer: confirmation(func(r *Response) { r.Template.Generation++ }), sent: confirmed[:1], isWaiting: true, mustRecord: true, retry: unconfirmedRetry},
+		"a changed namespace":               {elapsed: whole, limit: three, answer: confirmation(func(r *Response) { r.Namespace.Annotations = nil }), sent: confirmed[:1], isWaiting: true, mustRecord: true, retry: unconfirmedRetry},
+		"the confirmation fails":            {elapsed: whole, limit: three, answer: failing(Confirm, "team", errors.New("x")), sent: confirmed[:1], isWaiting: true, mustRecord: true, retry: unconfirmedRetry},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			g, now := NewWithT(t), time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
-			namespace := wrappers.MakeNamespace("ns").Annotation(v1alpha1.AnnotationPendingInitializers, templates).Obj()
-			if test.recorded != nil {
-				namespace.Annotations[v1alpha1.AnnotationTurnStartedAt] = test.recorded(now)
+			g := NewWithT(t)
+			namespace := wrappers.MakeNamespace("ns").UID(namespaceUID)
+			if !test.isInitialized {
+				namespace.Annotation(v1alpha1.AnnotationPendingInitializers, templates)
 			}
-			tmpl := &v1alpha1.NamespaceTemplate{ObjectMeta: metav1.ObjectMeta{Name: "team"}}
-			tmpl.Spec.Initialization = v1alpha1.TemplateInitialization{
-				WaitPolicy: test.wait, EffectiveTimeoutSeconds: test.limit,
-				EffectiveTimeoutPolicy: cmp.Or(test.policy, v1alpha1.FailurePolicyFail),
+			if test.recorded != "" {
+				namespace.Annotation(v1alpha1.AnnotationTurnStartedAt, test.recorded)
 			}
-			p := NewPass(&Memory{FirstPass: now.Add(-test.elapsed), FirstTurn: now.Add(-test.elapsed)}, namespace, nil, now)
-			p.IsInitializing = !test.isInitialized
-			p.Begin([]*v1alpha1.NamespaceTemplate{{}, tmpl}, time.Hour)
-			selected := p.Add(tmpl)
-			if p.MustAwait(tmpl) && !test.isEffective {
-				p.Await(selected, &Object{Name: "quota"}, template.Problemf(v1alpha1.ReasonQuotaNotCounted, "x"), func() error {
-					if test.isUnconfirmed {
-						return ErrUnconfirmed
+			quota, recorded := provisioned(quotas, "quota", test.isCounted)
+			s := snapshotOf(template.State{"team": {Revision: "b", Objects: []template.ObjectState{recorded}}}).with(applied{
+				name: "team", revision: "b", objects: []ObjectSnapshot{quota}, change: func(t *v1alpha1.NamespaceTemplate) {
+					t.Spec.Initialization = v1alpha1.TemplateInitialization{
+						WaitPolicy: test.wait, EffectiveTimeoutSeconds: test.limit,
+						EffectiveTimeoutPolicy: cmp.Or(test.policy, v1alpha1.FailurePolicyFail),
 					}
-					return nil
-				})
+				},
+			})
+			s.Namespace = namespace.Obj()
+			memory := Memory{FirstPass: start.Add(-test.elapsed), FirstTurn: start.Add(-test.elapsed), FullPass: start.Add(time.Hour)}
+			outcome, memory, sent := pass(s, memory, test.answer)
+			g.Expect(sent).To(Equal(test.sent))
+			g.Expect(outcome.Templates[0].Waiting).To(HaveLen(map[bool]int{true: 1}[test.isWaiting]))
+			g.Expect(outcome.Templates[0].TimedOut).To(HaveLen(map[bool]int{true: 1}[test.isTimedOut]))
+			if !test.isInitialized {
+				g.Expect(outcome.RetryAfter).To(Equal(test.retry))
+				g.Expect(memory.FirstPass).To(Equal(start.Add(-test.elapsed)))
+				g.Expect(outcome.Elapsed).To(Equal(test.elapsed))
 			}
-			result := p.Conclude(nil, nil, 0, now)
-			outcome := result.Templates[0]
-			g.Expect(outcome.Waiting).To(HaveLen(map[bool]int{true: 1}[test.isWaiting]))
-			g.Expect(outcome.TimedOut).To(HaveLen(map[bool]int{true: 1}[test.isTimedOut]))
-			if p.IsInitializing {
-				g.Expect(result.RetryAfter).To(Equal(test.retry))
-			}
-			g.Expect(result.Blocking() != nil).To(Equal(test.isWaiting))
-			start := time.Time{}
+			g.Expect(outcome.Blocking() != nil).To(Equal(test.isWaiting))
+			turn := time.Time{}
 			if test.mustRecord {
-				start = now.Add(-test.elapsed)
+				turn = start.Add(-test.elapsed)
 			}
-			g.Expect(result.TurnStart).To(Equal(start))
+			g.Expect(outcome.TurnStart).To(Equal(turn))
 			if !test.isRefused {
-				g.Expect(result.Refusal).To(BeNil())
+				g.Expect(outcome.Refusal).To(BeNil())
 				return
 			}
-			g.Expect(result.Refusal).To(HaveField("Reason", metav1.StatusReasonTimeout))
-			g.Expect(result.Refusal.Message).To(And(ContainSubstring(`"team"`), ContainSubstring(`"quota"`), ContainSubstring("3s")))
+			g.Expect(outcome.Refusal).To(HaveField("Reason", metav1.StatusReasonTimeout))
+			g.Expect(outcome.Refusal.Message).To(And(ContainSubstring(`"team"`), ContainSubstring(`"quota"`), ContainSubstring("3s")))
 		})
+	}
+}
+
+// The first pass starts the turn.
+func TestFirstPass(t *testing.T) {
+	g := NewWithT(t)
+	s := initializing(snapshotOf(nil)).with(applied{name: "a", revision: "b", change: func(t *v1alpha1.NamespaceTemplate) {
+		t.Spec.Initialization.EffectiveTimeoutSeconds = ptr.To[int32](3)
+	}})
+	outcome, memory, _ := pass(s, Memory{}, nil)
+	g.Expect(memory).To(And(HaveField("FirstPass", start), HaveField("FirstTurn", start)))
+	g.Expect(outcome.TurnStart).To(Equal(start))
+}
+
+// A RoleBinding is effective when the API server grants its permissions, which is found after it was applied.
+func TestWaitForRoleBindings(t *testing.T) {
+	notGranted := template.Problemf(v1alpha1.ReasonPermissionsNotGranted, "x")
+	binding, recorded := provisioned(roleBindings.WithVersion("v1"), "admin", false)
+	for name, test := range map[string]struct {
+		isNew, isGranted bool
+		elapsed          time.Duration
+		answer           respond
+		sent             []string
+		isWaiting        bool
+		isRefused        bool
+	}{
+		"a new one":                        {isNew: true, sent: []string{"Apply admin", "CheckGranted admin"}, isGranted: true},
+		"a new one, not granted":           {isNew: true, answer: failing(CheckGranted, "admin", notGranted), sent: []string{"Apply admin", "CheckGranted admin"}, isWaiting: true},
+		"a new one that cannot be applied": {isNew: true, answer: failing(Apply, "admin", errors.New("x")), sent: []string{"Apply admin"}},
+		"not granted yet":                  {answer: failing(CheckGranted, "admin", notGranted), sent: []string{"CheckGranted admin"}, isWaiting: true},
+		"granted":                          {sent: []string{"CheckGranted admin"}, isGranted: true},
+		"known as granted":                 {isGranted: true},
+		"not granted at the deadline":      {elapsed: time.Minute, answer: failing(CheckGranted, "admin", notGranted), sent: []string{"CheckGranted admin", "Confirm a"}, isWaiting: true, isRefused: true},
+		"unknown at the deadline":          {elapsed: time.Minute, answer: failing(CheckGranted, "admin", errors.New("x")), sent: []string{"CheckGranted admin"}, isWaiting: true},
+		"granted at the deadline":          {elapsed: time.Minute, sent: []string{"CheckGranted admin"}, isGranted: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g, memory := NewWithT(t), Memory{FirstTurn: start.Add(-test.elapsed)}
+			object, state := binding, template.State{"a": {Revision: "b", Objects: []template.ObjectState{recorded}}}
+			if test.isNew {
+				object.Current, state = nil, nil
+			}
+			if name == "known as granted" {
+				memory.Granted = sets.New[types.UID](objectUID)
+			}
+			s := initializing(snapshotOf(state)).with(applied{name: "a", revision: "b", objects: []ObjectSnapshot{object}, change: func(t *v1alpha1.NamespaceTemplate) {
+				t.Spec.Initialization.EffectiveTimeoutSeconds = ptr.To[int32](3)
+				t.Spec.Initialization.EffectiveTimeoutPolicy = v1alpha1.FailurePolicyFail
+			}})
+			outcome, memory, sent := pass(s, memory, test.answer)
+			g.Expect(sent).To(Equal(test.sent))
+			g.Expect(outcome.Templates[0].Waiting).To(HaveLen(map[bool]int{true: 1}[test.isWaiting]))
+			g.Expect(outcome.Refusal != nil).To(Equal(test.isRefused))
+			g.Expect(memory.Granted.Has(objectUID)).To(Equal(test.isGranted))
+		})
+	}
+}
+
+// An initialized Namespace reports a RoleBinding whose role does not exist, and an object that is being deleted.
+func TestObjectsOfInitializedNamespaces(t *testing.T) {
+	for reason, change := range map[string]func(*ObjectSnapshot){
+		v1alpha1.ReasonRoleNotFound:      func(o *ObjectSnapshot) { o.MissingRole = template.Problemf(v1alpha1.ReasonRoleNotFound, "x") },
+		v1alpha1.ReasonObjectTerminating: func(o *ObjectSnapshot) { o.Current.IsTerminating = true },
+		"":                               func(*ObjectSnapshot) {},
+	} {
+		g := NewWithT(t)
+		binding, recorded := provisioned(roleBindings.WithVersion("v1"), "admin", false)
+		change(&binding)
+		s := snapshotOf(template.State{"a": {Revision: "b", Objects: []template.ObjectState{recorded}}}).
+			with(applied{name: "a", revision: "b", objects: []ObjectSnapshot{binding}})
+		outcome, _, sent := pass(s, Memory{}, nil)
+		g.Expect(sent).To(BeEmpty())
+		g.Expect(outcome.HasFailed()).To(Equal(reason != ""), reason)
 	}
 }
 
 // A Namespace fails if the same failure lasts and waiting cannot help, but is never initialized without the object.
 func TestExpire(t *testing.T) {
 	const limit = 3 * time.Second
-	known := func(object, reason string, since time.Duration) map[template.Problem]time.Duration {
-		return map[template.Problem]time.Duration{{Template: "team", Object: object, Reason: reason}: since}
+	known := func(object, reason string, since time.Duration) failures {
+		return failures{{Template: "team", Object: object, Reason: reason}: start.Add(-since)}
 	}
+	const forbidden = v1alpha1.ReasonForbidden
 	for name, test := range map[string]struct {
 		reason, message string
 		// failures are since when the Namespace has failures.
-		failures      map[template.Problem]time.Duration
+		failures      failures
 		policy        v1alpha1.FailureTimeoutPolicy
 		isInitialized bool
-		isUnconfirmed bool
+		answer        respond
+		sent          []string
 		isRefused     bool
 		isForgotten   bool
 		retry         time.Duration
 	}{
 		"new":             {retry: limit},
-		"another object":  {failures: known("other", v1alpha1.ReasonForbidden, limit), retry: limit},
-		"another reason":  {failures: known("binding", v1alpha1.ReasonInvalidObject, limit), retry: limit},
-		"shortly before":  {failures: known("binding", v1alpha1.ReasonForbidden, limit-time.Second), retry: time.Second},
-		"at the deadline": {failures: known("binding", v1alpha1.ReasonForbidden, limit), isRefused: true},
-		"another message": {failures: known("binding", v1alpha1.ReasonForbidden, limit), message: "y", isRefused: true},
+		"another object":  {failures: known("other", forbidden, limit), sent: []string{"Confirm team"}, retry: limit},
+		"another reason":  {failures: known("binding", v1alpha1.ReasonInvalidObject, limit), sent: []string{"Confirm team"}, retry: limit},
+		"shortly before":  {failures: known("binding", forbidden, limit-time.Second), retry: time.Second},
+		"at the deadline": {failures: known("binding", forbidden, limit), sent: []string{"Confirm team"}, isRefused: true},
+		"another message": {failures: known("binding", forbidden, limit), message: "y", sent: []string{"Confirm team"}, isRefused: true},
 		"an expression": {
-			reason: v1alpha1.ReasonExpressionFailed, failures: known("binding", v1alpha1.ReasonExpressionFailed, limit), isRefused: true,
+			reason: v1alpha1.ReasonExpressionFailed, failures: known("binding", v1alpha1.ReasonExpressionFailed, limit), sent: []string{"Confirm team"}, isRefused: true,
 		},
-		"Retry": {
-			failures: known("binding", v1alpha1.ReasonForbidden, limit), policy: v1alpha1.FailureTimeoutRetry, isForgotten: true,
-		},
-		"unknown policy": {failures: known("binding", v1alpha1.ReasonForbidden, limit), policy: "x", isForgotten: true},
-		"waiting can help": {
-			reason: v1alpha1.ReasonApplyFailed, failures: known("binding", v1alpha1.ReasonApplyFailed, limit), isForgotten: true,
-		},
+		"Retry":            {failures: known("binding", forbidden, limit), policy: v1alpha1.FailureTimeoutRetry, isForgotten: true},
+		"unknown policy":   {failures: known("binding", forbidden, limit), policy: "x", isForgotten: true},
+		"waiting can help": {reason: v1alpha1.ReasonApplyFailed, failures: known("binding", v1alpha1.ReasonApplyFailed, limit), sent: []string{"Confirm team"}, isForgotten: true},
 		"waiting can help now": {
-			message: "exceeded quota: team", failures: known("binding", v1alpha1.ReasonForbidden, limit), isForgotten: true,
+			message: "exceeded quota: team", failures: known("binding", forbidden, limit), sent: []string{"Confirm team"}, isForgotten: true,
 		},
-		"initialized":   {failures: known("binding", v1alpha1.ReasonForbidden, limit), isInitialized: true, isForgotten: true},
-		"not confirmed": {failures: known("binding", v1alpha1.ReasonForbidden, limit), isUnconfirmed: true, retry: UnconfirmedRetry},
+		"initialized":   {failures: known("binding", forbidden, limit), isInitialized: true, isForgotten: true},
+		"not confirmed": {failures: known("binding", forbidden, limit), answer: failing(Confirm, "team", errors.New("x")), sent: []string{"Confirm team"}, retry: unconfirmedRetry},
+		"no ServiceAccount": {
+			reason: v1alpha1.ReasonServiceAccountNotFound, failures: known("binding", v1alpha1.ReasonServiceAccountNotFound, limit),
+			sent: []string{"Confirm team account"}, isRefused: true,
+		},
+		"a new ServiceAccount": { // The operator reads ServiceAccounts from a cache, which can be stale.
+			reason: v1alpha1.ReasonServiceAccountNotFound, failures: known("binding", v1alpha1.ReasonServiceAccountNotFound, limit),
+			answer: func(o Operation) *Response {
+				response := answered(o)
+				response.HasAccount = true
+				return response
+			},
+			sent: []string{"Confirm team account"}, retry: unconfirmedRetry,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			g, now := NewWithT(t), time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
-			namespace := wrappers.MakeNamespace("ns").
-				Annotation(v1alpha1.AnnotationPendingInitializers, v1alpha1.TemplatesInitializer).Obj()
-			tmpl := &v1alpha1.NamespaceTemplate{ObjectMeta: metav1.ObjectMeta{Name: "team"}}
-			tmpl.Spec.Initialization.FailureTimeoutSeconds = int32(limit.Seconds())
-			tmpl.Spec.Initialization.FailureTimeoutPolicy = cmp.Or(test.policy, v1alpha1.FailureTimeoutFail)
-			memory := &Memory{Failures: failures{}}
-			for found, since := range test.failures {
-				memory.Failures[found] = now.Add(-since)
+			g, reason := NewWithT(t), cmp.Or(test.reason, forbidden)
+			other, binding := *wantConfigMap("other", "new"), *wantConfigMap("binding", "new")
+			other.Unknown = template.Problemf(v1alpha1.ReasonKindNotFound, "x")
+			binding.Unknown = template.Problemf(reason, "%s", cmp.Or(test.message, "x"))
+			s := snapshotOf(nil)
+			if !test.isInitialized {
+				s = initializing(s)
 			}
-			p := NewPass(memory, namespace, nil, now)
-			p.IsInitializing = !test.isInitialized
-			selected := p.Add(tmpl)
-			selected.AddProblem("other", template.Problemf(v1alpha1.ReasonKindNotFound, "x"))
-			reason := cmp.Or(test.reason, v1alpha1.ReasonForbidden)
-			selected.AddProblem("binding", template.Problemf(reason, "%s", cmp.Or(test.message, "x")))
-			p.Expire(selected, func(found template.Problem) error {
-				g.Expect(found.Object).To(Equal("binding"))
-				if test.isUnconfirmed {
-					return ErrUnconfirmed
-				}
-				return nil
-			})
-			result := p.Conclude(nil, nil, 0, now)
-			g.Expect(result.Blocking()).NotTo(BeNil(), "the namespace is not initialized without the object")
-			g.Expect(result.RetryAfter).To(Equal(test.retry))
+			s = s.with(applied{name: "team", revision: "b", objects: []ObjectSnapshot{other, binding}, change: func(t *v1alpha1.NamespaceTemplate) {
+				t.Spec.Initialization.FailureTimeoutSeconds = int32(limit.Seconds())
+				t.Spec.Initialization.FailureTimeoutPolicy = cmp.Or(test.policy, v1alpha1.FailureTimeoutFail)
+			}})
+			outcome, memory, sent := pass(s, Memory{Failures: test.failures, FullPass: start.Add(time.Hour)}, test.answer)
+			g.Expect(sent).To(Equal(test.sent))
+			g.Expect(outcome.Blocking()).NotTo(BeNil(), "the namespace is not initialized without the object")
+			if !test.isInitialized {
+				g.Expect(outcome.RetryAfter).To(Equal(test.retry))
+			}
 			key := template.Problem{Template: "team", Object: "binding", Reason: reason}
-			if test.isForgotten {
+			switch since, ok := test.failures[key]; {
+			case test.isForgotten:
 				g.Expect(memory.Failures).To(BeEmpty())
-			} else {
-				g.Expect(memory.Failures).To(Equal(failures{key: now.Add(-test.failures[key])}))
+			case ok:
+				g.Expect(memory.Failures).To(Equal(failures{key: since}))
+			default:
+				g.Expect(memory.Failures).To(Equal(failures{key: start}))
 			}
 			if !test.isRefused {
-				g.Expect(result.Refusal).To(BeNil())
+				g.Expect(outcome.Refusal).To(BeNil())
 				return
 			}
-			g.Expect(result.Refusal).To(HaveField("Reason", metav1.StatusReasonTimeout))
-			g.Expect(result.Refusal.Message).To(And(ContainSubstring(`"team"`), ContainSubstring(`"binding"`), ContainSubstring("3s")))
+			g.Expect(outcome.Refusal).To(HaveField("Reason", metav1.StatusReasonTimeout))
+			g.Expect(outcome.Refusal.Message).To(And(ContainSubstring(`"team"`), ContainSubstring(`"binding"`), ContainSubstring("3s")))
 		})
 	}
 }

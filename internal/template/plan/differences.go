@@ -36,45 +36,48 @@ type difference struct {
 	at     time.Time
 }
 
-// MustCompare reports whether an object that has differed from the template must be compared with it again. After a
+// mustCompare reports whether an object that has differed from the template must be compared with it again. After a
 // restart of the operator, the fields are unknown.
-func (p *Pass) MustCompare(object *Object) bool {
-	known, ok := p.Memory.Differences[object.Key()]
-	return object.Recorded != nil && object.Recorded.IsDifferent && (!ok || p.Now.Sub(known.at) >= compareInterval)
+func (m Memory) mustCompare(recorded *template.ObjectState, now time.Time) bool {
+	if recorded == nil || !recorded.IsDifferent {
+		return false
+	}
+	known, ok := m.Differences[recorded.Key()]
+	return !ok || now.Sub(known.at) >= compareInterval
 }
 
-// Compared stores the fields in which an object differs from the template after the template was applied.
-func (p *Pass) Compared(object *Object, fields []string) {
-	recorded := *object.Recorded // The state of the Namespace before the pass contains the original.
+// recordDifference stores the fields in which an object differs from the template after the template was applied.
+func (c *conclusion) recordDifference(o *object, fields []string) {
+	recorded := *o.recorded // The state of the Namespace before the pass contains the original.
 	recorded.IsDifferent = len(fields) > 0
-	if object.Recorded = &recorded; !recorded.IsDifferent {
-		delete(p.Memory.Differences, object.Key())
+	if o.recorded = &recorded; !recorded.IsDifferent {
+		delete(c.Memory.Differences, o.Key())
 		return
 	}
-	if p.Memory.Differences == nil {
-		p.Memory.Differences = map[template.ObjectKey]difference{}
+	if c.Memory.Differences == nil {
+		c.Memory.Differences = map[template.ObjectKey]difference{}
 	}
-	p.Memory.Differences[object.Key()] = difference{fields, p.Now}
+	c.Memory.Differences[o.Key()] = difference{fields, c.Now}
 }
 
-// ReportDifference adds a problem if an object differs from the template although it was applied. It delays no
+// reportDifference adds a problem if an object differs from the template although it was applied. It delays no
 // Namespace, and the object is not applied again: the result would be the same.
-func (p *Pass) ReportDifference(selected *Selected, object *Object) {
-	if object.Recorded == nil || !object.Recorded.IsDifferent {
+func (c *conclusion) reportDifference(t *templatePlan, o *object) {
+	if o.recorded == nil || !o.recorded.IsDifferent {
 		return
 	}
-	known, ok := p.Memory.Differences[object.Key()]
+	known, ok := c.Memory.Differences[o.Key()]
 	if !ok { // An earlier process has compared an object that dry runs could change.
-		known = difference{fields: []string{"unknown fields"}, at: p.Now}
+		known = difference{fields: []string{"unknown fields"}, at: c.Now}
 	}
 	fields := strings.Join(known.fields[:min(len(known.fields), maxDifferences)], ", ")
 	if more := len(known.fields) - maxDifferences; more > 0 {
 		fields += fmt.Sprintf(", and %d more", more)
 	}
-	p.Retry(known.at.Add(compareInterval).Sub(p.Now))
-	selected.AddProblem(object.Name, template.Problemf(v1alpha1.ReasonFieldsDiffer,
-		"%s %q differs from the template in %s, because the API server, a mutating admission policy or a webhook changes "+
-			"what the operator applies", object.Manifest.GetKind(), object.Manifest.GetName(), fields))
+	c.retry(known.at.Add(compareInterval).Sub(c.Now))
+	t.addProblem(o.Name, template.Problemf(v1alpha1.ReasonFieldsDiffer,
+		"%s differs from the template in %s, because the API server, a mutating admission policy or a webhook changes "+
+			"what the operator applies", describeObject(&o.ObjectSnapshot), fields))
 }
 
 // Differences returns the fields of a manifest, sorted, that an object does not contain with the same meaning. The

@@ -5,9 +5,9 @@ package plan
 
 import (
 	"testing"
-	"time"
 
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
@@ -76,30 +76,31 @@ func TestDifferences(t *testing.T) {
 }
 
 func TestReportDifference(t *testing.T) {
-	now := time.Now()
-	object := NewMetadata(template.KindLabel, "settings", "")
-	object.Recorded = &template.ObjectState{IsDifferent: true}
-	p := &Pass{Memory: &Memory{}, Now: now}
+	o := &object{ObjectSnapshot: NewMetadata(template.KindLabel, "settings", "", &corev1.Namespace{})}
+	key := o.Key()
+	o.recorded = &template.ObjectState{Kind: key.Kind, Name: key.Name, IsDifferent: true}
+	c := &conclusion{Plan: Plan{Snapshot: Snapshot{Now: start}}}
 	report := func() []template.Problem {
-		selected := &Selected{Template: &v1alpha1.NamespaceTemplate{}}
-		p.ReportDifference(selected, object)
-		return selected.Outcome.Problems
+		t := &templatePlan{NamespaceTemplate: &v1alpha1.NamespaceTemplate{}}
+		c.reportDifference(t, o)
+		return t.outcome.Problems
 	}
 	g := NewWithT(t)
-	g.Expect(p.MustCompare(object)).To(BeTrue(), "after a restart, the fields are unknown")
+	mustCompare := func() bool { return c.Memory.mustCompare(o.recorded, c.Now) }
+	g.Expect(mustCompare()).To(BeTrue(), "after a restart, the fields are unknown")
 	g.Expect(report()).To(HaveExactElements(HaveField("Message", ContainSubstring("unknown fields"))), "no dry run is possible")
-	p.Compared(object, []string{"a", "b", "c", "d", "e", "f"})
-	g.Expect(p.MustCompare(object)).To(BeFalse())
+	c.recordDifference(o, []string{"a", "b", "c", "d", "e", "f"})
+	g.Expect(mustCompare()).To(BeFalse())
 	problems := report()
 	g.Expect(problems).To(HaveExactElements(And(HaveField("Reason", v1alpha1.ReasonFieldsDiffer),
 		HaveField("Message", ContainSubstring("a, b, c, d, e, and 1 more")))))
 	g.Expect(template.IsIncomplete(problems)).To(BeFalse())
-	g.Expect(Result{Templates: []Outcome{{Problems: problems}}}.Blocking()).To(BeNil())
-	p.Now = now.Add(compareInterval)
-	g.Expect(p.MustCompare(object)).To(BeTrue())
-	p.Compared(object, nil)
-	g.Expect(object.Recorded.IsDifferent).To(BeFalse())
-	g.Expect(p.MustCompare(object)).To(BeFalse())
+	g.Expect(Outcome{Templates: []TemplateOutcome{{Problems: problems}}}.Blocking()).To(BeNil())
+	c.Now = start.Add(compareInterval)
+	g.Expect(mustCompare()).To(BeTrue())
+	c.recordDifference(o, nil)
+	g.Expect(o.recorded.IsDifferent).To(BeFalse())
+	g.Expect(mustCompare()).To(BeFalse())
 	g.Expect(report()).To(BeEmpty())
-	g.Expect(p.Memory.Differences).To(BeEmpty())
+	g.Expect(c.Memory.Differences).To(BeEmpty())
 }

@@ -1,9 +1,13 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package plan has the rules by which NamespaceTemplates are applied to Namespaces. It sends no requests.
+// Package plan has the rules by which NamespaceTemplates are applied to Namespaces. It sends no requests, and its
+// functions depend only on their arguments.
 //
-// A [Pass] over a Namespace decides which template an object belongs to, what is done with it, what is deleted, and
-// what the Namespace records then. [Ownership] decides about one object, [Rollout] which revision a Namespace gets,
-// [Memory] has what later passes need, and [CheckLimits] the number of Namespaces of a user.
+// [Compute] decides from a [Snapshot] and the [Memory] of earlier passes what is done with a Namespace. The [Plan] has
+// operations, each an exchange of requests and responses with the API server, in which [Next] decides what follows from
+// a response. [Conclude] returns the [Outcome] of a plan with the results of its operations.
+//
+// [Ownership] decides about one object, [Rollout] which revision a Namespace gets, and [CheckLimits] about the number
+// of Namespaces of a user. A preview of a template shows the [Decision] about each object.
 package plan

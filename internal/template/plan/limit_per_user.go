@@ -44,7 +44,7 @@ func CheckLimits(
 	admitted map[types.UID]sets.Set[string],
 ) *metav1.Status {
 	for _, tmpl := range limited {
-		used := UsageOf(tmpl, creator, namespaces, admitted)
+		used := usageOf(tmpl, creator, namespaces, admitted)
 		if used.Total >= *tmpl.Spec.MaxNamespacesPerUser {
 			return forbidden(used.Refusal(tmpl, creator))
 		}
@@ -61,10 +61,10 @@ type Usage struct {
 	Protected int32
 }
 
-// UsageOf counts the Namespaces that a user has created with a template. Those that were initialized count until
+// usageOf counts the Namespaces that a user has created with a template. Those that were initialized count until
 // they no longer exist. The others, to which the user could never write, count while they wait for initializers,
 // after they are admitted, and if they have failed but are not deleted.
-func UsageOf(
+func usageOf(
 	tmpl *v1alpha1.NamespaceTemplate, creator string, namespaces []corev1.Namespace,
 	admitted map[types.UID]sets.Set[string],
 ) Usage {

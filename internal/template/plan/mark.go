@@ -24,10 +24,10 @@ const (
 	keptRecreated  = "another client has created it again"
 )
 
-// CheckMark returns why an object is kept that the Namespace records with a UID; empty if its metadata prove that the
+// checkMark returns why an object is kept that the Namespace records with a UID; empty if its metadata prove that the
 // operator has written it for the template. The managedFields, or the label with the annotation, suffice: users of the
 // namespace can remove some of these and fill the object, so that the operator can restore it only by replacing it.
-func CheckMark(tmpl string, namespace, recorded types.UID, live *metav1.ObjectMeta) string {
+func checkMark(tmpl string, namespace, recorded types.UID, live *metav1.ObjectMeta) string {
 	manager := template.FieldManager(tmpl)
 	isApplied := slices.ContainsFunc(live.ManagedFields, func(entry metav1.ManagedFieldsEntry) bool {
 		return entry.Manager == manager && entry.Operation == metav1.ManagedFieldsOperationApply && entry.Subresource == ""
@@ -46,10 +46,10 @@ func CheckMark(tmpl string, namespace, recorded types.UID, live *metav1.ObjectMe
 	return ""
 }
 
-// CheckMetadataMark returns why a label or annotation is kept that the Namespace records; empty if the managedFields
+// checkMetadataMark returns why a label or annotation is kept that the Namespace records; empty if the managedFields
 // prove that the operator has set it for the template. The policy inject sets values that have no field manager: for
 // them, the evidence is the list of templates that the Namespace has had since its creation, which is immutable.
-func CheckMetadataMark(
+func checkMetadataMark(
 	tmpl *v1alpha1.NamespaceTemplate, recorded template.ObjectState, live *corev1.Namespace,
 ) string {
 	manager, owner := template.FieldManager(tmpl.Name), ""

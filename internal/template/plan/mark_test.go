@@ -76,7 +76,7 @@ func TestCheckMark(t *testing.T) {
 			if test.change != nil {
 				test.change(live)
 			}
-			NewWithT(t).Expect(CheckMark("team", namespace, test.recorded, live)).To(Equal(test.want))
+			NewWithT(t).Expect(checkMark("team", namespace, test.recorded, live)).To(Equal(test.want))
 		})
 	}
 }
@@ -118,7 +118,7 @@ func TestCheckMetadataMark(t *testing.T) {
 				recorded.Kind, recorded.Name = template.KindAnnotation, "note"
 			}
 			tmpl := &v1alpha1.NamespaceTemplate{ObjectMeta: metav1.ObjectMeta{Name: "team"}}
-			NewWithT(t).Expect(CheckMetadataMark(tmpl, recorded, live)).To(Equal(test.want))
+			NewWithT(t).Expect(checkMetadataMark(tmpl, recorded, live)).To(Equal(test.want))
 		})
 	}
 }

@@ -4,7 +4,7 @@
 package plan
 
 import (
-	"math/rand/v2"
+	"maps"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -13,7 +13,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/template"
 )
 
-// Memory is what the passes over a Namespace remember.
+// Memory is what the passes over a Namespace remember. It is lost when the operator stops.
 type Memory struct {
 	// FirstPass is when a new Namespace was first processed, FirstTurn when it first had a deadline, and UnsyncedSince
 	// since when it waits for watches that have just started; zero if it is not.
@@ -36,8 +36,22 @@ type Memory struct {
 	Late        lateSelection
 }
 
-// ElapsedSince returns the time since a start. If there is none, it is now.
-func ElapsedSince(start *time.Time, now time.Time) time.Duration {
+// clone returns a copy. Memory is a value: what one pass remembers does not change that of another one.
+func (m Memory) clone() Memory {
+	m.Created, m.Granted, m.Rounds = maps.Clone(m.Created), maps.Clone(m.Granted), maps.Clone(m.Rounds)
+	m.Absences, m.Failures = maps.Clone(m.Absences), maps.Clone(m.Failures)
+	m.Differences, m.Unconfirmed = maps.Clone(m.Differences), maps.Clone(m.Unconfirmed)
+	return m
+}
+
+// Recorded returns the memory after the Namespace has recorded its objects.
+func (m Memory) Recorded() Memory {
+	m.Created, m.Granted = nil, nil
+	return m
+}
+
+// elapsedSince returns the time since a start. If there is none, it is now.
+func elapsedSince(start *time.Time, now time.Time) time.Duration {
 	if start.IsZero() {
 		*start = now
 	}
@@ -45,29 +59,35 @@ func ElapsedSince(start *time.Time, now time.Time) time.Duration {
 }
 
 // untilFullPass returns the time until the next full pass; 0 if it is due. The first full pass of a Namespace is at
-// a random time, so that not all Namespaces are compared at the same time.
-func (m *Memory) untilFullPass(interval time.Duration, now time.Time) time.Duration {
+// a time that depends on its UID, so that not all Namespaces are compared at the same time.
+func (m *Memory) untilFullPass(namespace types.UID, interval time.Duration, now time.Time) time.Duration {
 	if m.FullPass.IsZero() {
-		m.FullPass = now.Add(1 + rand.N(interval))
+		m.FullPass = now.Add(1 + spread(namespace, interval))
 	}
 	return max(m.FullPass.Sub(now), 0)
 }
 
-// AddCreation remembers that the operator has created an object.
-func (m *Memory) AddCreation(key template.ObjectKey, object types.UID) {
+// spread returns a part of an interval that differs between Namespaces.
+func spread(namespace types.UID, interval time.Duration) time.Duration {
+	hash := uint64(0)
+	for _, digit := range template.HashOf(namespace) {
+		hash = hash*31 + uint64(digit)
+	}
+	return time.Duration(hash % uint64(max(interval, 1)))
+}
+
+// addCreation remembers that the operator has created an object.
+func (m *Memory) addCreation(key template.ObjectKey, object types.UID) {
 	if m.Created == nil {
 		m.Created = map[template.ObjectKey]types.UID{}
 	}
 	m.Created[key] = object
 }
 
-// AddGranted remembers that a RoleBinding is effective.
-func (m *Memory) AddGranted(binding types.UID) {
+// addGranted remembers that a RoleBinding is effective.
+func (m *Memory) addGranted(binding types.UID) {
 	if m.Granted == nil {
 		m.Granted = sets.New[types.UID]()
 	}
 	m.Granted.Insert(binding)
 }
-
-// Recorded forgets what matters only until the Namespace records its objects.
-func (m *Memory) Recorded() { m.Created, m.Granted = nil, nil }

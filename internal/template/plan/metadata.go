@@ -4,8 +4,8 @@
 package plan
 
 import (
+	"maps"
 	"strings"
-	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -13,52 +13,80 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/template"
 )
 
-// CheckMetadata returns a problem if a label or annotation of the Namespace must not be set: if it existed before
+// checkMetadata returns a problem if a label or annotation of the Namespace must not be set: if it existed before
 // with another value, which the template does not adopt, if its parameters make it invalid, or if it changes again
 // and again, because of another client or because templates depend on each other's labels.
-func (p *Pass) CheckMetadata(tmpl *v1alpha1.NamespaceTemplate, object *Object, now time.Time) error {
-	kind, name, own := strings.ToLower(object.Manifest.GetKind()), object.Manifest.GetName(), object.Own
-	exists := own.Current != nil && own.Created != own.Current.UID && !p.IsInitializing
-	if object.Action == ActionCreate && exists {
+func (p *Plan) checkMetadata(tmpl *v1alpha1.NamespaceTemplate, o *object) error {
+	kind, name, own := strings.ToLower(o.Manifest.GetKind()), o.Manifest.GetName(), o.own
+	exists := own.Current != nil && own.Created != own.Current.UID && !p.isInitializing
+	if o.action == ActionCreate && exists {
 		switch adopt := tmpl.Spec.Sync.AdoptionPolicy; {
 		case adopt == v1alpha1.AdoptNever:
 			return template.Problemf(v1alpha1.ReasonAlreadyExists,
 				"%s %q exists already, and the template does not adopt it", kind, name)
-		case adopt != v1alpha1.AdoptAlways && own.Current.Fields != object.Content:
+		case adopt != v1alpha1.AdoptAlways && own.Current.Fields != o.Content:
 			return template.Problemf(v1alpha1.ReasonConflict, "%s %q exists already with another value", kind, name)
 		}
 	}
-	problems := validation.IsValidLabelValue(object.Value)
-	if object.Key().Kind == template.KindLabel && len(problems) > 0 {
+	problems := validation.IsValidLabelValue(o.Value)
+	if o.Key().Kind == template.KindLabel && len(problems) > 0 {
 		return template.Problemf(v1alpha1.ReasonInvalidParameter,
 			"the parameters make the value of %s %q invalid: %s", kind, name, strings.Join(problems, "; "))
 	}
-	delay, count := p.Memory.Rounds.Next(object.Key(), tmpl.Spec.Sync.ConflictPolicy, now)
-	if p.Retry(delay); delay > 0 {
+	delay, count := p.Memory.Rounds.next(o.Key(), tmpl.Spec.Sync.ConflictPolicy, p.Now)
+	if p.retry(delay); delay > 0 {
 		return template.Problemf(v1alpha1.ReasonConflict,
 			"%s %q was set %d times, and then changed again by another client or template", kind, name, count)
 	}
 	return nil
 }
 
-// AppliedMetadata records that a label or annotation has the value of the template, and whether it was changed.
-func (p *Pass) AppliedMetadata(object *Object, isChanged bool, now time.Time) {
-	key, own := object.Key(), object.Own
-	applied := &Observed{UID: p.Namespace.UID, NamespaceUID: p.Namespace.UID, Fields: object.Content}
+// recordMetadata records that a label or annotation has the value of the template, and whether it was changed.
+func (c *conclusion) recordMetadata(o *object, isChanged bool) {
+	key, own := o.Key(), &o.own
+	applied := &Observed{UID: c.Namespace.UID, NamespaceUID: c.Namespace.UID, Fields: o.Content}
 	if isChanged {
-		p.Memory.Rounds.Record(key, applied, true, now)
+		c.Memory.Rounds.record(key, applied, true, c.Now)
 		if own.Current == nil {
-			p.Memory.AddCreation(key, applied.UID)
+			c.Memory.addCreation(key, applied.UID)
 			own.Created = applied.UID
 		}
 	}
-	isAdopted := own.Created == "" && !p.IsInitializing
+	isAdopted := own.Created == "" && !c.isInitializing
 	if recorded := own.record(); recorded != nil {
 		isAdopted = recorded.IsAdopted
 	}
-	object.Recorded = &template.ObjectState{
-		Kind: key.Kind, Name: key.Name, UID: applied.UID, Content: object.Content, Fields: applied.Fields,
-		IsAdopted: isAdopted,
+	o.recorded = &template.ObjectState{
+		Kind: key.Kind, Name: key.Name, UID: applied.UID, Content: o.Content, Fields: applied.Fields, IsAdopted: isAdopted,
 	}
-	object.Own.Current = applied
+	o.own.Current = applied
+}
+
+// Of returns the changes of labels or annotations.
+func (m MetadataChanges) Of(kind string) map[string]*string {
+	changes := map[string]*string{}
+	for key, value := range m {
+		if key.Kind.Kind == kind {
+			changes[key.Name] = value
+		}
+	}
+	return changes
+}
+
+// isExpected reports whether labels or annotations differ from the earlier ones by nothing but some of the changes.
+func (m MetadataChanges) isExpected(kind string, before, now map[string]string) bool {
+	before = maps.Clone(before)
+	for key, value := range m.Of(kind) {
+		current, exists := now[key]
+		if value == nil && !exists {
+			delete(before, key)
+		}
+		if value != nil && exists && current == *value {
+			if before == nil {
+				before = map[string]string{}
+			}
+			before[key] = current
+		}
+	}
+	return maps.Equal(before, now)
 }

@@ -41,8 +41,8 @@ type Ownership struct {
 
 func (o Ownership) record() *template.ObjectState { return cmp.Or(o.Recorded, o.Earlier) }
 
-// Decide returns what to do with the object.
-func (o Ownership) Decide(content string) Action {
+// decide returns what to do with the object.
+func (o Ownership) decide(content string) Action {
 	recorded, current := o.record(), o.Current
 	switch {
 	case current != nil && current.IsTerminating && (recorded == nil || recorded.UID != current.UID):
@@ -66,8 +66,8 @@ func (o Ownership) isProvisioned() bool {
 	return o.IsInitializing && o.Current != nil && o.Current.NamespaceUID == o.Namespace && o.Current.Fields != ""
 }
 
-// Creation returns the UID of the object that the operator has created; empty if it has created none.
-func (o Ownership) Creation() types.UID {
+// creation returns the UID of the object that the operator has created; empty if it has created none.
+func (o Ownership) creation() types.UID {
 	if recorded := o.record(); o.Created == "" && recorded != nil && !recorded.IsAdopted {
 		return recorded.UID
 	}
@@ -87,7 +87,7 @@ func (o Ownership) IsAdopted(applied *metav1.PartialObjectMetadata) bool {
 // mayReplace reports whether the operator may delete the object and create it again. If it may not, it returns why.
 func (o Ownership) mayReplace(kind schema.GroupKind) (bool, string) {
 	switch {
-	case o.Creation() == "":
+	case o.creation() == "":
 		return false, "the operator has not created it"
 	case !permissions.MayReplace(kind):
 		return false, "its deletion can delete data or stop a program"

@@ -116,7 +116,7 @@ func TestOwnership(t *testing.T) {
 			g := NewWithT(t)
 			test.Namespace = namespaceUID
 			applied := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{UID: test.applied, ManagedFields: test.fields}}
-			g.Expect(test.Decide(test.content)).To(Equal(test.action))
+			g.Expect(test.decide(test.content)).To(Equal(test.action))
 			g.Expect(test.Ownership.IsAdopted(applied)).To(Equal(test.isAdopted))
 			mayReplace, reason := test.Ownership.mayReplace(configMaps.GroupKind())
 			g.Expect(mayReplace).To(Equal(test.mayReplace))

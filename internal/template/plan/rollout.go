@@ -84,14 +84,14 @@ func (r Rollout) HasFailurePause() bool {
 }
 
 // Fails reports whether the latest revision fails in a Namespace.
-func (r Rollout) Fails(last Outcome) bool {
+func (r Rollout) Fails(last TemplateOutcome) bool {
 	return r.isIncomplete(last) &&
 		slices.ContainsFunc(last.Problems, func(found template.Problem) bool { return !found.IsLocal() })
 }
 
 // FailsInCanary reports whether the latest revision fails in a canary. A watch that has not listed all objects yet, for
 // example after a restart, does not concern the revision, and must not start the time again.
-func (r Rollout) FailsInCanary(last Outcome) bool {
+func (r Rollout) FailsInCanary(last TemplateOutcome) bool {
 	return last.IsCanary && r.isIncomplete(last) && slices.ContainsFunc(last.Problems, func(found template.Problem) bool {
 		return !found.IsLocal() && found.Reason != v1alpha1.ReasonWatchNotSynced
 	})
@@ -99,16 +99,16 @@ func (r Rollout) FailsInCanary(last Outcome) bool {
 
 // IsBlocked reports whether a Namespace prevents itself that it gets the latest revision. It does not count for the
 // rollout.
-func (r Rollout) IsBlocked(last Outcome) bool { return r.isIncomplete(last) && !r.Fails(last) }
+func (r Rollout) IsBlocked(last TemplateOutcome) bool { return r.isIncomplete(last) && !r.Fails(last) }
 
-func (r Rollout) isIncomplete(last Outcome) bool {
+func (r Rollout) isIncomplete(last TemplateOutcome) bool {
 	return r.Latest != "" && last.Revision == r.Latest && template.IsIncomplete(last.Problems)
 }
 
 // Revision returns the revision that a Namespace gets now, and whether it must wait for its turn. The revision is empty
 // if the Namespace gets none.
 func (r Rollout) Revision(
-	recorded template.Entry, last Outcome, isInitializing, isCanary bool,
+	recorded template.Entry, last TemplateOutcome, isInitializing, isCanary bool,
 ) (revision string, needsSlot bool) {
 	switch {
 	case isInitializing:

@@ -14,8 +14,8 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/template"
 )
 
-func outcomeWith(revision string, reasons ...string) Outcome {
-	outcome := Outcome{Revision: revision}
+func outcomeWith(revision string, reasons ...string) TemplateOutcome {
+	outcome := TemplateOutcome{Revision: revision}
 	for _, reason := range reasons {
 		outcome.Problems = append(outcome.Problems, template.Problem{Reason: reason})
 	}
@@ -25,7 +25,7 @@ func outcomeWith(revision string, reasons ...string) Outcome {
 // What the users of a Namespace can cause does not count for the rollout, but the Namespace keeps the revision.
 func TestRolloutFails(t *testing.T) {
 	tests := map[string]struct {
-		outcome        Outcome
+		outcome        TemplateOutcome
 		fails, blocked bool
 	}{
 		"applied":                        {outcome: outcomeWith("b")},
@@ -65,7 +65,7 @@ func TestRolloutRevision(t *testing.T) {
 		isInitializing, isCanary bool
 		// recorded is the revision that the Namespace contains.
 		recorded  string
-		last      Outcome
+		last      TemplateOutcome
 		want      string
 		needsSlot bool
 	}{

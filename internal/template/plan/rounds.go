@@ -38,9 +38,30 @@ type round struct {
 	conflict string
 }
 
-// Next returns how long to wait before the object may be restored, and how often it was restored
-// without a pause.
-func (r rounds) Next(key template.ObjectKey, policy v1alpha1.ConflictPolicy, now time.Time) (time.Duration, int) {
+// roundCheck is what prevents that an object is restored now.
+type roundCheck struct {
+	// isCounted is true if another client has changed the object.
+	isCounted bool
+	// delay is the time until the object may be restored, count how often it was restored without a pause, and conflict
+	// describes the changes of the other client; empty if it is not known yet.
+	delay    time.Duration
+	count    int
+	conflict string
+}
+
+// check returns what prevents that an object is restored.
+func (r rounds) check(
+	key template.ObjectKey, own Ownership, policy v1alpha1.ConflictPolicy, now time.Time,
+) roundCheck {
+	if r.isUnrecorded(key, own.Recorded, own.Current) {
+		return roundCheck{}
+	}
+	delay, count := r.next(key, policy, now)
+	return roundCheck{isCounted: true, delay: delay, count: count, conflict: r[key].conflict}
+}
+
+// next returns how long to wait before the object may be restored, and how often it was restored without a pause.
+func (r rounds) next(key template.ObjectKey, policy v1alpha1.ConflictPolicy, now time.Time) (time.Duration, int) {
 	current, ok := r[key]
 	if !ok {
 		return 0, 0
@@ -60,16 +81,16 @@ func (r rounds) Next(key template.ObjectKey, policy v1alpha1.ConflictPolicy, now
 	return max(delay-elapsed, 0), current.count
 }
 
-// IsUnrecorded reports whether an object differs from its record only because the Namespace does not record its
+// isUnrecorded reports whether an object differs from its record only because the Namespace does not record its
 // last restoration. Then no other client has changed the object.
-func (r rounds) IsUnrecorded(key template.ObjectKey, recorded *template.ObjectState, object *Observed) bool {
+func (r rounds) isUnrecorded(key template.ObjectKey, recorded *template.ObjectState, object *Observed) bool {
 	last, ok := r[key]
 	return ok && object != nil && object.UID == last.uid && object.Fields == last.fields &&
 		(recorded == nil || recorded.UID != last.uid || recorded.Fields != last.fields)
 }
 
-// Record stores a restoration, and counts it if another client had changed the object.
-func (r *rounds) Record(key template.ObjectKey, restored *Observed, wasChanged bool, now time.Time) {
+// record stores a restoration, and counts it if another client had changed the object.
+func (r *rounds) record(key template.ObjectKey, restored *Observed, wasChanged bool, now time.Time) {
 	current := (*r)[key]
 	current.uid, current.fields = restored.UID, restored.Fields
 	if wasChanged {
@@ -81,13 +102,9 @@ func (r *rounds) Record(key template.ObjectKey, restored *Observed, wasChanged b
 	(*r)[key] = current
 }
 
-// Conflict returns the description of a conflict, which describe returns at the first call after each
-// restoration.
-func (r rounds) Conflict(key template.ObjectKey, describe func() string) string {
+// setConflict stores the description of a conflict until the object is restored again.
+func (r rounds) setConflict(key template.ObjectKey, conflict string) {
 	known := r[key]
-	if known.conflict == "" {
-		known.conflict = describe()
-		r[key] = known
-	}
-	return known.conflict
+	known.conflict = conflict
+	r[key] = known
 }

@@ -40,9 +40,9 @@ func TestRounds(t *testing.T) {
 			var r rounds
 			key := template.ObjectKey{Name: "config"}
 			for range test.restored {
-				r.Record(key, &Observed{}, true, now)
+				r.record(key, &Observed{}, true, now)
 			}
-			delay, count := r.Next(key, test.policy, now.Add(test.elapsed))
+			delay, count := r.next(key, test.policy, now.Add(test.elapsed))
 			g.Expect(delay).To(Equal(test.delay))
 			g.Expect(count).To(Equal(test.count))
 			g.Expect(r).To(HaveLen(min(test.count, 1)))
@@ -50,19 +50,17 @@ func TestRounds(t *testing.T) {
 	}
 }
 
-func TestConflictIsDescribedOnce(t *testing.T) {
+// Another client can be responsible for the next round.
+func TestConflictIsForgotten(t *testing.T) {
 	g := NewWithT(t)
 	var r rounds
 	key := template.ObjectKey{Name: "config"}
-	described := 0
-	describe := func() string { described++; return "rival" }
-	r.Record(key, &Observed{}, true, time.Now())
-	g.Expect(r.Conflict(key, describe)).To(Equal("rival"))
-	g.Expect(r.Conflict(key, describe)).To(Equal("rival"))
-	g.Expect(described).To(Equal(1))
-	r.Record(key, &Observed{}, true, time.Now())
-	r.Conflict(key, describe)
-	g.Expect(described).To(Equal(2), "another client can be responsible for the next round")
+	r.record(key, &Observed{}, true, start)
+	r.setConflict(key, "rival")
+	own := Ownership{Recorded: &template.ObjectState{UID: "1"}, Current: &Observed{UID: "1"}}
+	g.Expect(r.check(key, own, v1alpha1.ConflictReport, start)).To(Equal(roundCheck{isCounted: true, count: 1, conflict: "rival"}))
+	r.record(key, &Observed{}, true, start)
+	g.Expect(r.check(key, own, v1alpha1.ConflictReport, start)).To(Equal(roundCheck{isCounted: true, count: 2}))
 }
 
 func TestUnrecordedRestorations(t *testing.T) {
@@ -70,8 +68,8 @@ func TestUnrecordedRestorations(t *testing.T) {
 	var r rounds
 	key := template.ObjectKey{Name: "config"}
 	before, restored := &template.ObjectState{UID: "1", Fields: "before"}, &Observed{UID: "1", Fields: "ours"}
-	g.Expect(r.IsUnrecorded(key, before, restored)).To(BeFalse(), "not restored yet")
-	r.Record(key, restored, true, now)
+	g.Expect(r.isUnrecorded(key, before, restored)).To(BeFalse(), "not restored yet")
+	r.record(key, restored, true, now)
 	for name, test := range map[string]struct {
 		recorded   *template.ObjectState
 		object     *Observed
@@ -86,8 +84,8 @@ func TestUnrecordedRestorations(t *testing.T) {
 		"nothing is recorded":              {nil, restored, true},
 		"nothing is recorded, but changed": {nil, &Observed{UID: "1", Fields: "theirs"}, false},
 	} {
-		g.Expect(r.IsUnrecorded(key, test.recorded, test.object)).To(Equal(test.unrecorded), name)
+		g.Expect(r.isUnrecorded(key, test.recorded, test.object)).To(Equal(test.unrecorded), name)
 	}
-	r.Record(key, &Observed{UID: "1", Fields: "ours again"}, false, now.Add(time.Second))
+	r.record(key, &Observed{UID: "1", Fields: "ours again"}, false, now.Add(time.Second))
 	g.Expect(r[key]).To(Equal(round{count: 1, last: now, uid: "1", fields: "ours again"}))
 }

@@ -1,0 +1,275 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package execute
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/dryrun"
+	"github.com/nslifecycle/nslifecycle/internal/nsobject"
+	"github.com/nslifecycle/nslifecycle/internal/printable"
+	"github.com/nslifecycle/nslifecycle/internal/template"
+	"github.com/nslifecycle/nslifecycle/internal/template/observe"
+	"github.com/nslifecycle/nslifecycle/internal/template/plan"
+	"github.com/nslifecycle/nslifecycle/internal/template/render"
+)
+
+// Writer sends the requests for the objects of templates. It impersonates the ServiceAccount of the
+// template in each request.
+type Writer struct {
+	Config  *rest.Config
+	Kinds   *observe.Kinds
+	DryRuns *dryrun.Guard
+	// SystemNamespace is the namespace of the ServiceAccounts.
+	SystemNamespace string
+
+	mutex   sync.Mutex
+	clients map[string]impersonated
+}
+
+// impersonated has the clients for one ServiceAccount.
+type impersonated struct {
+	metadata metadata.Interface
+	// raw returns responses as they are.
+	raw rest.Interface
+}
+
+// as returns the clients that impersonate a ServiceAccount.
+func (w *Writer) as(serviceAccount string) (impersonated, error) {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	if clients, ok := w.clients[serviceAccount]; ok {
+		return clients, nil
+	}
+	config := rest.CopyConfig(w.Config)
+	config.Impersonate = rest.ImpersonationConfig{
+		UserName: serviceaccount.MakeUsername(w.SystemNamespace, serviceAccount),
+	}
+	clients, err := newClients(config)
+	if err != nil {
+		return clients, fmt.Errorf("failed to create a client for ServiceAccount %q: %w", serviceAccount, err)
+	}
+	if w.clients == nil {
+		w.clients = map[string]impersonated{}
+	}
+	w.clients[serviceAccount] = clients
+	return clients, nil
+}
+
+func newClients(config *rest.Config) (impersonated, error) {
+	config.WarningHandler = rest.NoWarnings{}
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return statusTransport{next} })
+	httpClient, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return impersonated{}, err
+	}
+	objects, err := metadata.NewForConfigAndClient(metadata.ConfigFor(config), httpClient)
+	if err != nil {
+		return impersonated{}, err
+	}
+	raw, err := rest.UnversionedRESTClientForConfigAndClient(dynamic.ConfigFor(config), httpClient)
+	return impersonated{metadata: objects, raw: raw}, err
+}
+
+// statusTransport stores the status codes of responses in the contexts of the requests.
+type statusTransport struct{ next http.RoundTripper }
+
+// statusKey is the key of the status code, an *int, in a context.
+type statusKey struct{}
+
+func (t statusTransport) RoundTrip(request *http.Request) (*http.Response, error) {
+	response, err := t.next.RoundTrip(request)
+	if code, ok := request.Context().Value(statusKey{}).(*int); ok && err == nil {
+		*code = response.StatusCode
+	}
+	return response, err
+}
+
+// ResourceOf returns the resource of a namespaced kind, in the preferred version if the kind has none.
+func (w *Writer) ResourceOf(kind schema.GroupVersionKind) (schema.GroupVersionResource, error) {
+	return w.Kinds.ResourceOf(kind)
+}
+
+// DryRun determines whether the ServiceAccount of a template may apply a manifest.
+func (w *Writer) DryRun(
+	ctx context.Context, tmpl *v1alpha1.NamespaceTemplate, namespace *corev1.Namespace,
+	manifest *unstructured.Unstructured,
+) error {
+	if err := render.CheckManifest(manifest, namespace.Name); err != nil {
+		return template.Problemf(v1alpha1.ReasonInvalidObject, "%w", err)
+	}
+	return w.apply(ctx, tmpl.Spec.ServiceAccountName, namespace.Name, plan.Request{
+		Kind: manifest.GroupVersionKind(), Name: manifest.GetName(), IsForced: true, IsDryRun: true,
+		Manifest:     template.WithOwnMetadata(tmpl.Name, namespace, manifest, false),
+		FieldManager: template.FieldManager(tmpl.Name),
+	}).Err
+}
+
+// prepare returns the clients and the resource for a request.
+func (w *Writer) prepare(
+	serviceAccount string, kind schema.GroupVersionKind,
+) (impersonated, schema.GroupVersionResource, error) {
+	resource, err := w.ResourceOf(kind)
+	if err != nil {
+		return impersonated{}, resource, err
+	}
+	clients, err := w.as(serviceAccount)
+	return clients, resource, err
+}
+
+// apply applies a manifest.
+func (w *Writer) apply(ctx context.Context, serviceAccount, namespace string, request plan.Request) plan.Response {
+	body, err := json.Marshal(request.Manifest)
+	if err != nil {
+		return plan.Response{Err: fmt.Errorf("failed to encode %s %q: %w", request.Kind.Kind, request.Name, err)}
+	}
+	// The API server decodes the body as YAML, which rejects control characters and replaces line breaks, such as U+0085,
+	// that JSON permits within strings.
+	body = []byte(printable.YAML(string(body)))
+	options := metav1.PatchOptions{FieldManager: request.FieldManager, Force: &request.IsForced}
+	return w.patch(ctx, serviceAccount, namespace, request, types.ApplyPatchType, body, options)
+}
+
+// read returns the object in the cluster. It requires only the permission to patch the object.
+func (w *Writer) read(ctx context.Context, serviceAccount, namespace string, request plan.Request) plan.Response {
+	request.IsDryRun = true
+	return w.patch(ctx, serviceAccount, namespace, request, types.MergePatchType, []byte("{}"), metav1.PatchOptions{})
+}
+
+// patch patches an object, and returns it with its metadata as they are in the response.
+func (w *Writer) patch(
+	ctx context.Context, serviceAccount, namespace string, request plan.Request, patch types.PatchType, body []byte,
+	options metav1.PatchOptions,
+) plan.Response {
+	clients, resource, err := w.prepare(serviceAccount, request.Kind)
+	if err == nil && request.IsDryRun {
+		options.DryRun, err = w.DryRuns.Option(ctx, resource.GroupVersion())
+	}
+	if err != nil {
+		return plan.Response{Err: err}
+	}
+	prefix := []string{"/apis", resource.Group}
+	if resource.Group == "" {
+		prefix = []string{"/api"}
+	}
+	var code int
+	result := clients.raw.Patch(patch).
+		AbsPath(append(prefix, resource.Version, "namespaces", namespace, resource.Resource, request.Name)...).
+		SetHeader("Accept", runtime.ContentTypeJSON).
+		SpecificallyVersionedParams(&options, metav1.ParameterCodec, metav1.Unversioned).Body(body).
+		Do(ctx).StatusCode(&code)
+	if err := result.Error(); err != nil { // Raw would return the error without the details in the response.
+		w.Kinds.ResetIfUnserved(err)
+		return plan.Response{Err: err}
+	}
+	content, err := result.Raw()
+	if err != nil {
+		return plan.Response{Err: err}
+	}
+	response := plan.Response{
+		Metadata: &metav1.PartialObjectMetadata{}, Object: &unstructured.Unstructured{},
+		IsCreated: code == http.StatusCreated,
+	}
+	err = errors.Join(json.Unmarshal(content, response.Metadata), response.Object.UnmarshalJSON(content))
+	if err != nil {
+		return plan.Response{Err: fmt.Errorf("failed to decode %s %q: %w", request.Kind.Kind, request.Name, err)}
+	}
+	return response
+}
+
+// setManagers replaces the managedFields of an object.
+func (w *Writer) setManagers(
+	ctx context.Context, serviceAccount, namespace string, request plan.Request,
+) (*metav1.PartialObjectMetadata, error) {
+	clients, resource, err := w.prepare(serviceAccount, request.Kind)
+	if err != nil {
+		return nil, err
+	}
+	changes := map[string]any{"managedFields": request.Managers}
+	if request.ResourceVersion != "" {
+		changes["resourceVersion"] = request.ResourceVersion
+	}
+	body, err := json.Marshal(map[string]any{"metadata": changes})
+	if err != nil {
+		return nil, fmt.Errorf("failed to encode the managedFields of %s %q: %w", request.Kind.Kind, request.Name, err)
+	}
+	response, err := clients.metadata.Resource(resource).Namespace(namespace).
+		Patch(ctx, request.Name, types.MergePatchType, body, metav1.PatchOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("failed to change the managedFields of %s %q: %w", request.Kind.Kind, request.Name, err)
+	}
+	return response, nil
+}
+
+// setMetadata changes labels and annotations of a Namespace.
+func (w *Writer) setMetadata(
+	ctx context.Context, serviceAccount string, namespace *corev1.Namespace, request plan.Request,
+) (*metav1.PartialObjectMetadata, error) {
+	clients, err := w.as(serviceAccount)
+	if err != nil {
+		return nil, err
+	}
+	changes := nsobject.Preconditions(namespace, request.ResourceVersion)
+	for field, kind := range map[string]string{
+		"labels": template.KindLabel.Kind, "annotations": template.KindAnnotation.Kind,
+	} {
+		if values := request.Changes.Of(kind); len(values) > 0 {
+			changes[field] = values
+		}
+	}
+	body, err := json.Marshal(map[string]any{"metadata": changes})
+	if err != nil {
+		return nil, fmt.Errorf("failed to encode the metadata of namespace %q: %w", namespace.Name, err)
+	}
+	return clients.metadata.Resource(corev1.SchemeGroupVersion.WithResource("namespaces")).
+		Patch(ctx, namespace.Name, types.MergePatchType, body, metav1.PatchOptions{FieldManager: request.FieldManager})
+}
+
+// delete deletes an object. It reports whether the object does not exist any more: finalizers, and the grace
+// period of Pods, can delay that.
+func (w *Writer) delete(
+	ctx context.Context, serviceAccount, namespace string, request plan.Request,
+) (isGone bool, err error) {
+	clients, resource, err := w.prepare(serviceAccount, request.Kind)
+	if err != nil {
+		return false, err
+	}
+	preconditions := metav1.Preconditions{UID: &request.UID}
+	if request.ResourceVersion != "" {
+		preconditions.ResourceVersion = &request.ResourceVersion
+	}
+	var code int
+	err = clients.metadata.Resource(resource).Namespace(namespace).
+		Delete(context.WithValue(ctx, statusKey{}, &code), request.Name, metav1.DeleteOptions{
+			Preconditions: &preconditions,
+			// It means the same as the propagation policy Background. Only with it, the status code shows whether the
+			// object still exists.
+			OrphanDependents: ptr.To(false), //nolint:staticcheck // There is no other way that needs no request.
+		})
+	switch {
+	case w.Kinds.ResetIfUnserved(err): // The API server can serve the object in another version.
+		return false, err
+	case nsobject.IsNotFound(err):
+		return true, nil
+	}
+	return code != http.StatusAccepted, err
+}

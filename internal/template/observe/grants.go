@@ -1,0 +1,177 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package observe
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/template"
+	"github.com/nslifecycle/nslifecycle/internal/template/permissions"
+)
+
+const kindClusterRole = "ClusterRole"
+
+var roleBindings = rbacv1.SchemeGroupVersion.WithKind("RoleBinding").GroupKind()
+
+// maxCheckedSubjects limits the number of requests for one RoleBinding. The API server recognizes all
+// subjects of a RoleBinding at the same time.
+const maxCheckedSubjects = 3
+
+// sampleLifetime is how long the rules of a ClusterRole are assumed not to change, and missingLifetime how long a
+// missing one is assumed not to be created.
+const (
+	sampleLifetime  = time.Minute
+	missingLifetime = time.Second
+)
+
+// Grants determines whether the API server grants the permissions of RoleBindings.
+type Grants struct {
+	// Client sends SubjectAccessReviews. Live reads roles from the API server.
+	Client client.Client
+	Live   client.Reader
+
+	Clock clock.PassiveClock
+
+	mutex sync.Mutex
+	// samples are those of ClusterRoles, by name.
+	samples map[string]sample
+}
+
+// sample is what is known about a role.
+type sample struct {
+	// exists is false if the role does not exist.
+	exists bool
+	// attributes are those of a request that the role permits, in no namespace; nil if it permits none for resources.
+	attributes *authorizationv1.ResourceAttributes
+	at         time.Time
+}
+
+func (s sample) lifetime() time.Duration {
+	if s.exists {
+		return sampleLifetime
+	}
+	return missingLifetime
+}
+
+// Check returns a problem if a RoleBinding is not effective yet. A role without rules for resources
+// grants nothing that could be checked.
+func (g *Grants) Check(
+	ctx context.Context, namespace *corev1.Namespace, manifest *unstructured.Unstructured,
+) error {
+	binding, found, err := g.role(ctx, namespace, manifest)
+	if err != nil || found.attributes == nil {
+		return err
+	}
+	attributes := *found.attributes
+	attributes.Namespace = namespace.Name
+	for i, subject := range binding.Subjects {
+		if i == maxCheckedSubjects {
+			break
+		}
+		review := &authorizationv1.SubjectAccessReview{Spec: permissions.Review(subject, &attributes)}
+		if err := g.Client.Create(ctx, review); err != nil {
+			return fmt.Errorf("failed to review the access of %s %q: %w", subject.Kind, subject.Name, err)
+		}
+		if !review.Status.Allowed {
+			return template.Problemf(v1alpha1.ReasonPermissionsNotGranted,
+				"waiting until the API server grants the permissions of RoleBinding %q", binding.Name)
+		}
+	}
+	return nil
+}
+
+// role returns the decoded RoleBinding of a manifest, and what is known about its role. If the role does not exist, it
+// returns a problem.
+func (g *Grants) role(
+	ctx context.Context, namespace *corev1.Namespace, manifest *unstructured.Unstructured,
+) (binding rbacv1.RoleBinding, found sample, err error) {
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(manifest.Object, &binding); err != nil {
+		return binding, found, fmt.Errorf("failed to decode RoleBinding %q: %w", manifest.GetName(), err)
+	}
+	ref := binding.RoleRef
+	if found, err = g.sample(ctx, namespace.Name, ref); err == nil && !found.exists {
+		err = template.Problemf(v1alpha1.ReasonRoleNotFound,
+			"RoleBinding %q grants nothing, because %s %q does not exist", binding.Name, ref.Kind, ref.Name)
+	}
+	return binding, found, err
+}
+
+// sample returns what is known about a role. ClusterRoles are read once for all Namespaces.
+func (g *Grants) sample(ctx context.Context, namespace string, ref rbacv1.RoleRef) (sample, error) {
+	// The operator may list, but not get, roles.
+	byName := client.MatchingFields{metav1.ObjectNameField: ref.Name}
+	if ref.Kind != kindClusterRole {
+		var roles rbacv1.RoleList
+		if err := g.Live.List(ctx, &roles, client.InNamespace(namespace), byName); err != nil {
+			return sample{}, fmt.Errorf("failed to read Role %q: %w", ref.Name, err)
+		}
+		for _, role := range roles.Items {
+			return sample{exists: true, attributes: sampleOf(role.Rules)}, nil
+		}
+		return sample{}, nil
+	}
+	g.mutex.Lock()
+	known, ok := g.samples[ref.Name]
+	g.mutex.Unlock()
+	if !ok || g.Clock.Since(known.at) > known.lifetime() {
+		var roles rbacv1.ClusterRoleList
+		if err := g.Live.List(ctx, &roles, byName); err != nil {
+			return sample{}, fmt.Errorf("failed to read ClusterRole %q: %w", ref.Name, err)
+		}
+		known = sample{at: g.Clock.Now()}
+		for _, role := range roles.Items {
+			known.exists, known.attributes = true, sampleOf(role.Rules)
+		}
+		g.mutex.Lock()
+		if g.samples == nil {
+			g.samples = map[string]sample{}
+		}
+		g.samples[ref.Name] = known
+		g.mutex.Unlock()
+	}
+	return known, nil
+}
+
+// sampleOf returns a request that the first rule for resources permits.
+func sampleOf(rules []rbacv1.PolicyRule) *authorizationv1.ResourceAttributes {
+	for _, rule := range rules {
+		if len(rule.Verbs) == 0 || len(rule.Resources) == 0 || len(rule.APIGroups) == 0 {
+			continue
+		}
+		resource, subresource, _ := strings.Cut(rule.Resources[0], "/")
+		attributes := &authorizationv1.ResourceAttributes{
+			Verb: rule.Verbs[0], Group: rule.APIGroups[0], Resource: resource, Subresource: subresource,
+		}
+		if len(rule.ResourceNames) > 0 {
+			attributes.Name = rule.ResourceNames[0]
+		}
+		return attributes
+	}
+	return nil
+}
+
+// findRole returns a problem if an object is a RoleBinding to a ClusterRole that does not exist. It is for initialized
+// Namespaces: it reads a ClusterRole once for all of them.
+func (g *Grants) findRole(ctx context.Context, namespace *corev1.Namespace, manifest *unstructured.Unstructured) error {
+	kind, _, _ := unstructured.NestedString(manifest.Object, "roleRef", "kind")
+	if manifest.GroupVersionKind().GroupKind() != roleBindings || kind != kindClusterRole {
+		return nil
+	}
+	_, _, err := g.role(ctx, namespace, manifest)
+	return err
+}

@@ -1,0 +1,223 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/initialization"
+	"github.com/nslifecycle/nslifecycle/internal/template"
+	"github.com/nslifecycle/nslifecycle/internal/template/render"
+)
+
+// Compute decides what is done with a Namespace: which template each object belongs to, which objects are written, what
+// the initialization waits for, and what is deleted afterwards.
+func Compute(snapshot Snapshot, memory Memory) Plan {
+	p := Plan{
+		Snapshot: snapshot, Memory: memory.clone(), Refusal: snapshot.Refusal,
+		isInitializing: template.AwaitsTemplates(snapshot.Namespace), planned: map[string]Contents{},
+		claims: map[template.ObjectKey]int{}, changes: MetadataChanges{},
+	}
+	p.begin()
+	if p.Refusal != nil {
+		return p
+	}
+	for i := range snapshot.Applicable {
+		p.addTemplate(&snapshot.Applicable[i])
+	}
+	if p.Postponed = p.postponement(); p.Postponed != nil {
+		return p
+	}
+	for i := range p.templates {
+		p.writeMetadata(&p.templates[i])
+		p.writeObjects(&p.templates[i])
+	}
+	for i := range p.templates {
+		p.confirmFailures(&p.templates[i])
+		p.awaitObjects(&p.templates[i])
+	}
+	p.remove()
+	return p
+}
+
+// begin determines when the first pass over a new Namespace and, if a deadline of a template counts from it, the turn
+// of the initializer have started, and whether the pass over an initialized Namespace is a full one.
+func (p *Plan) begin() {
+	if !p.isInitializing {
+		due := p.Memory.untilFullPass(p.Namespace.UID, p.FullPass, p.Now)
+		p.isFull = due == 0
+		p.retry(due)
+		return
+	}
+	p.elapsed = elapsedSince(&p.Memory.FirstPass, p.Now)
+	if !slices.ContainsFunc(p.Applicable, func(s TemplateSnapshot) bool { return hasDeadline(s.Template) }) {
+		return
+	}
+	p.turnStart = initialization.TurnStart(p.Namespace, v1alpha1.TemplatesInitializer, p.Now)
+	if p.isNewTurn = p.turnStart.IsZero(); p.isNewTurn { // The turn, or the first deadline, is new.
+		p.turnStart = p.Now.Add(-elapsedSince(&p.Memory.FirstTurn, p.Now))
+	}
+}
+
+// addTemplate decides which objects of a template the Namespace contains.
+func (p *Plan) addTemplate(s *TemplateSnapshot) {
+	tmpl, recorded := s.Template, p.State[s.Template.Name]
+	p.templates = append(p.templates, templatePlan{
+		NamespaceTemplate: tmpl, choice: s.Choice, contents: s.Contents, isPartial: s.IsPartial, failureCheck: none,
+		outcome: TemplateOutcome{
+			Template: tmpl.Name, UID: tmpl.UID, Generation: tmpl.Generation, Revision: s.Choice.Revision,
+			IsCanary: IsCanary(&tmpl.Spec.Rollout, p.Namespace),
+		},
+	})
+	added := &p.templates[len(p.templates)-1]
+	isDone := recorded.Revision != "" && tmpl.Spec.Sync.Mode == v1alpha1.SyncOnce
+	if s.Choice.Revision != s.Latest && !isDone {
+		p.planned[tmpl.Name] = s.LatestContents
+	}
+	p.retry(s.Choice.Delay)
+	unknown := s.Unknown
+	if unknown == nil && MustKeep(tmpl, s.Choice, recorded, p.isInitializing) {
+		p.keep(len(p.templates) - 1)
+		return
+	}
+	if unknown == nil {
+		p.count += len(s.Objects)
+		unknown = template.CheckCount(p.count)
+	}
+	if unknown != nil {
+		p.isUnclaimed = true
+		p.keep(len(p.templates) - 1)
+		added.addProblem("", unknown)
+		return
+	}
+	added.removal = &removal{NamespaceTemplate: tmpl, confirmation: none}
+	for _, observed := range s.Objects {
+		added.objects = append(added.objects, p.decide(len(p.templates)-1, observed))
+	}
+}
+
+// MustKeep reports whether a Namespace keeps what it records of a template, because it gets no revision yet, or because
+// the template is applied only once.
+func MustKeep(tmpl *v1alpha1.NamespaceTemplate, choice Choice, recorded template.Entry, isInitializing bool) bool {
+	isDone := recorded.Revision != "" && tmpl.Spec.Sync.Mode == v1alpha1.SyncOnce
+	return !isInitializing && (choice.Revision == "" || isDone)
+}
+
+// keep keeps what the Namespace records of a template.
+func (p *Plan) keep(index int) {
+	recorded := p.State[p.templates[index].Name]
+	for _, object := range recorded.Objects {
+		p.claims[object.Key()] = index
+	}
+	p.count += len(recorded.Objects)
+}
+
+// decide decides what is done with an object. One that another template contains has an error, which is reported on
+// both. The first by name is applied.
+func (p *Plan) decide(index int, observed ObjectSnapshot) object {
+	o, key, selected := object{ObjectSnapshot: observed, write: none, wait: none}, observed.Key(), &p.templates[index]
+	if winner, isClaimed := p.claims[key]; isClaimed {
+		describe := func(with string) error {
+			return template.Problemf(v1alpha1.ReasonClaimedByTemplate,
+				"template %q also contains %s %q; template %q is applied, because its name is first",
+				with, o.Manifest.GetKind(), o.Manifest.GetName(), p.templates[winner].Name)
+		}
+		o.err = describe(p.templates[winner].Name)
+		p.templates[winner].addProblem("", describe(selected.Name))
+	} else {
+		p.claims[key] = index
+		o.recorded, o.err = p.State[selected.Name].Find(key), observed.Unknown
+		o.own = Ownership{
+			Namespace: p.Namespace.UID, IsInitializing: p.isInitializing, Recorded: o.recorded,
+			Earlier: p.State.Earlier(key, selected.Name), Created: p.Memory.Created[key], Current: observed.Current,
+		}
+		if o.action = o.own.decide(o.Content); o.err == nil && o.action == WaitForDeletion {
+			o.err = template.Problemf(v1alpha1.ReasonObjectTerminating,
+				"the current %s %q is being deleted", o.Manifest.GetKind(), o.Manifest.GetName())
+		}
+	}
+	if o.err != nil {
+		selected.addProblem(o.Name, o.err)
+	}
+	return o
+}
+
+// postponement returns why nothing is decided: a watch has just started. After syncTimeout, this is a problem of the
+// template, and others are applied.
+func (p *Plan) postponement() error {
+	var unsynced error
+	for i := range p.Applicable {
+		errs := []error{p.Applicable[i].Unknown}
+		for _, o := range p.templates[i].objects {
+			errs = append(errs, o.err)
+		}
+		for _, err := range errs {
+			if unsynced == nil && errors.Is(err, template.ErrNotSynced) {
+				unsynced = err
+			}
+		}
+	}
+	if unsynced == nil || elapsedSince(&p.Memory.UnsyncedSince, p.Now) >= syncTimeout {
+		return nil
+	}
+	p.RetryAfter = SyncRetry
+	return unsynced
+}
+
+// writeMetadata plans one request for the labels and annotations of a template. Those that have the value already are
+// only recorded.
+func (p *Plan) writeMetadata(t *templatePlan) {
+	changes := MetadataChanges{}
+	for i := range t.objects {
+		o := &t.objects[i]
+		if !o.IsMetadata() || o.err != nil || o.action == NoAction {
+			continue
+		}
+		if o.err = p.checkMetadata(t.NamespaceTemplate, o); o.err != nil {
+			t.addProblem(o.Name, named(o.Manifest, o.err))
+		} else if current := o.own.Current; current == nil || current.Fields != o.Content {
+			changes[o.Key()], p.changes[o.Key()] = &o.Value, &o.Value
+			o.write = len(p.Operations)
+		}
+	}
+	if len(changes) > 0 {
+		p.add(p.operation(t.NamespaceTemplate, t.choice).setMetadata(changes, p.isInitializing))
+	}
+}
+
+// writeObjects plans the operations for the objects of a template that differ from it or, in a full pass, that can do
+// so although their managedFields show no change.
+func (p *Plan) writeObjects(t *templatePlan) {
+	for i := range t.objects {
+		o := &t.objects[i]
+		if o.err != nil || o.IsMetadata() {
+			continue
+		}
+		mustCompare := p.isFull || p.Memory.mustCompare(o.recorded, p.Now)
+		if o.action == NoAction && !mustCompare {
+			continue
+		}
+		operation := p.operation(t.NamespaceTemplate, t.choice)
+		operation.Object, operation.own, operation.action = o.ObjectSnapshot, o.own, o.action
+		operation.round = p.Memory.Rounds.check(o.Key(), o.own, t.Spec.Sync.ConflictPolicy, p.Now)
+		operation.owner = t.Name
+		if o.own.Recorded == nil && o.own.Created == "" { // The object moves from another template.
+			operation.owner = p.State.Other(o.Key(), t.Name)
+		}
+		if err := render.CheckManifest(o.Manifest, p.Namespace.Name); err != nil {
+			operation = operation.done(template.Problemf(v1alpha1.ReasonInvalidObject, "%w", err))
+		} else {
+			operation = operation.begin()
+		}
+		o.write = p.add(operation)
+	}
+}
+
+// describeObject returns the kind and the name of an object.
+func describeObject(o *ObjectSnapshot) string {
+	return fmt.Sprintf("%s %q", o.Manifest.GetKind(), o.Manifest.GetName())
+}

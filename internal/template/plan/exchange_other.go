@@ -1,0 +1,204 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"errors"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/nsobject"
+	"github.com/nslifecycle/nslifecycle/internal/template"
+)
+
+// sendConfirm makes the API server confirm that the Namespace and the template are as the decision has found them.
+func (o Operation) sendConfirm(next step) Operation {
+	return o.send(next, Request{Verb: Confirm, Name: o.Template.Name})
+}
+
+// checkConfirmation returns an error unless the Namespace and the template are as the decision has found them.
+func (o Operation) checkConfirmation(r Response) error {
+	switch {
+	case r.Err != nil:
+		return r.Err
+	case !o.isConfirmed(r), o.Request.MustFindAccount && r.HasAccount:
+		return ErrUnconfirmed
+	}
+	return nil
+}
+
+func (o Operation) afterConfirm(r Response) Operation { return o.done(o.checkConfirmation(r)) }
+
+// remove starts to delete an object that a template no longer contains.
+func (o Operation) remove(recorded template.ObjectState) Operation {
+	o.removed, o.owner = &recorded, o.Template.Name
+	if template.IsMetadata(recorded.Kind) {
+		if template.MetadataHash(o.Namespace, recorded.Key()) == "" {
+			return o.done(nil)
+		}
+		return o.sendConfirm(findMetadata) // The cache contains no managedFields.
+	}
+	return o.send(findMarked, Request{
+		Verb: Find, Kind: recorded.Kind.WithVersion(""), Name: recorded.Name, IsRemoval: true,
+	})
+}
+
+// afterFindMarked deletes an object if its metadata prove that the operator has written it for its owner, which is a
+// template.
+func (o Operation) afterFindMarked(r Response) Operation {
+	uid := o.own.creation()
+	if o.removed != nil {
+		uid = o.removed.UID
+	}
+	switch {
+	case r.Err != nil && o.removed != nil && template.ToProblem("", "", r.Err).Reason == v1alpha1.ReasonKindNotFound:
+		return o.send(discover, Request{Verb: Discover, Kind: o.Request.Kind})
+	case r.Err != nil:
+		return o.deleted(false, "", r.Err)
+	case r.Metadata == nil:
+		return o.deleted(true, "", nil)
+	}
+	if kept := checkMark(o.owner, o.Namespace.UID, uid, &r.Metadata.ObjectMeta); kept != "" {
+		return o.deleted(false, kept, nil)
+	}
+	// Some aggregated API servers assign no resourceVersion.
+	return o.send(deleteMarked, Request{
+		Verb: Delete, Kind: o.Request.Kind, Name: o.Request.Name, UID: uid, ResourceVersion: r.Metadata.ResourceVersion,
+	})
+}
+
+// afterDiscover ends if the API server serves no version of a kind that the discovery of the operator lacks. It also
+// lacks the kinds of an aggregated API server that is unavailable.
+func (o Operation) afterDiscover(r Response) Operation {
+	if r.Err == nil && r.IsServed {
+		return o.done(ErrUnconfirmed)
+	}
+	return o.done(r.Err)
+}
+
+func (o Operation) afterDelete(r Response) Operation {
+	if nsobject.IsConflict(r.Err) {
+		return o.done(ErrUnconfirmed)
+	}
+	if r.Err == nil && r.IsGone {
+		o.Result.Writes = append(o.Result.Writes, ActionDelete)
+	}
+	return o.deleted(r.IsGone, "", r.Err)
+}
+
+// deleted ends a removal. If the object is replaced, it creates the new one.
+func (o Operation) deleted(isGone bool, kept string, err error) Operation {
+	if o.removed == nil {
+		return o.replaced(isGone, kept, err)
+	}
+	if err == nil && kept == "" && !isGone {
+		err = template.Problemf(v1alpha1.ReasonObjectTerminating, "it is being deleted")
+	}
+	o.Result.Kept = kept
+	return o.done(err)
+}
+
+// replaced creates an object again after the deletion of the earlier one.
+func (o Operation) replaced(isGone bool, kept string, err error) Operation {
+	switch name := describeObject(&o.Object); {
+	case kept != "":
+		return o.done(immutable(&o.Object, kept, o.rejected))
+	case apierrors.IsForbidden(err):
+		return o.done(immutable(&o.Object, err.Error(), o.rejected))
+	case err != nil:
+		return o.done(fmt.Errorf("failed to delete %s, which cannot be changed: %w", name, err))
+	case !isGone:
+		return o.done(template.Problemf(v1alpha1.ReasonObjectTerminating, "the earlier %s is being deleted", name))
+	}
+	o.isForced, o.isFinal = true, true
+	return o.apply()
+}
+
+// setMetadata changes labels and annotations of the Namespace. If another client has changed the Namespace meanwhile,
+// which can be the reason for the change, the result is ErrUnconfirmed. In a new Namespace, other values are replaced
+// in any case, and the conditions change often.
+func (o Operation) setMetadata(changes MetadataChanges, isInitializing bool) Operation {
+	version := o.Namespace.ResourceVersion
+	if isInitializing {
+		version = ""
+	}
+	return o.send(setMetadata, Request{
+		Verb: SetMetadata, FieldManager: template.FieldManager(o.Template.Name), Changes: changes, ResourceVersion: version,
+	})
+}
+
+func (o Operation) afterSetMetadata(r Response) Operation {
+	switch {
+	case nsobject.IsConflict(r.Err):
+		return o.done(ErrUnconfirmed)
+	case r.Err != nil:
+		return o.done(r.Err)
+	}
+	o.Result.Namespace = r.Metadata
+	return o.done(nil)
+}
+
+// afterFindMetadata removes a label or annotation of the Namespace, unless another client has set it.
+func (o Operation) afterFindMetadata(r Response) Operation {
+	switch {
+	case r.Err != nil:
+		return o.done(r.Err)
+	case r.Namespace.UID != o.Namespace.UID:
+		return o.done(ErrUnconfirmed)
+	}
+	if o.Result.Kept = checkMetadataMark(o.Template, *o.removed, r.Namespace); o.Result.Kept != "" {
+		return o.done(nil)
+	}
+	return o.send(removeMetadata, Request{
+		Verb: SetMetadata, FieldManager: template.FieldManager(o.Template.Name),
+		Changes: MetadataChanges{o.removed.Key(): nil}, ResourceVersion: r.Namespace.ResourceVersion,
+	})
+}
+
+func (o Operation) afterRemoveMetadata(r Response) Operation {
+	if r.Err == nil {
+		o.Result.Writes = append(o.Result.Writes, ActionDelete)
+	}
+	return o.afterSetMetadata(r)
+}
+
+// checkEffective finds whether an object of a new Namespace is effective. Before the initialization fails because it is
+// not, the API server must confirm what the decision depends on. A ResourceQuota was not counted when it was observed.
+func (o Operation) checkEffective(mustConfirm bool) Operation {
+	o.mustConfirmWait = mustConfirm
+	if o.Object.Key().Kind == quotas.GroupKind() {
+		return o.afterCheckGranted(Response{
+			Err: notCounted(&o.Object),
+		})
+	}
+	o = o.sendFor(checkGranted, CheckGranted)
+	o.Request.Manifest = o.Object.Manifest
+	return o
+}
+
+func (o Operation) afterCheckGranted(r Response) Operation {
+	var expected *template.ReasonError
+	if !o.mustConfirmWait || !errors.As(r.Err, &expected) { // Another error does not say that the object is not effective.
+		return o.done(r.Err)
+	}
+	o.rejected = r.Err
+	return o.sendConfirm(confirmWait)
+}
+
+func (o Operation) afterConfirmWait(r Response) Operation {
+	if o.checkConfirmation(r) != nil {
+		return o.done(o.rejected)
+	}
+	if o.Object.Key().Kind == quotas.GroupKind() { // For RoleBindings, the API server was asked.
+		return o.sendFor(confirmUncounted, FindUncounted)
+	}
+	return o.afterConfirmUncounted(Response{IsUncounted: true})
+}
+
+func (o Operation) afterConfirmUncounted(r Response) Operation {
+	o.Result.isConfirmed = r.Err == nil && r.IsUncounted
+	return o.done(o.rejected)
+}
