@@ -182,8 +182,8 @@ func (c *comparer) applies(namespace *corev1.Namespace, state template.State) bo
 	return c.changed.DeletionTimestamp == nil && template.Applies(c.changed.NamespaceTemplate, namespace, state)
 }
 
-// snapshot returns what is known about a Namespace in which all objects are as it records them. What it records of other
-// templates is kept.
+// snapshot returns what is known about a Namespace in which all objects are as it records them. What it records of
+// other templates is kept.
 func (c *comparer) snapshot(ctx context.Context, namespace *corev1.Namespace, state template.State) plan.Snapshot {
 	tmpl := c.changed.DeepCopy()
 	tmpl.Spec.Sync.AdoptionPolicy = cmp.Or(tmpl.Spec.Sync.AdoptionPolicy, v1alpha1.AdoptIfEqual)
@@ -263,7 +263,7 @@ func (c *comparer) objectChange(
 		change.Change, change.Message = Failed, decided.Err.Error()
 	case decided.Action == plan.NoAction:
 		change.Change = Unchanged
-	case decided.Action == plan.ActionCreate && !(template.IsMetadata(key.Kind) && decided.Object.Current != nil):
+	case decided.Action == plan.ActionCreate && (!template.IsMetadata(key.Kind) || decided.Object.Current == nil):
 		change.Change = Created
 	case template.IsMetadata(key.Kind):
 		current := namespace.Labels

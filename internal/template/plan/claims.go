@@ -34,8 +34,9 @@ func hasSharedFields(entries []metav1.ManagedFieldsEntry, templateName string) b
 }
 
 // withoutClaims returns the managedFields of an object without the claims of other clients to the fields that a
-// template drops: those that it has set, but does not set when it is applied. An object that is new to the template moves to it
-// from other templates, whose fields it drops, too. withoutClaims returns nil if no other client claims such a field.
+// template drops: those that it has set, but does not set when it is applied. An object that is new to the template
+// moves to it from other templates, whose fields it drops, too. withoutClaims returns nil if no other client claims
+// such a field.
 func withoutClaims(
 	entries, applied []metav1.ManagedFieldsEntry, templateName string, isNew bool,
 ) ([]metav1.ManagedFieldsEntry, error) {
