@@ -12,6 +12,10 @@
 // second for each namespace, acts as it, and applies a template for all namespaces. With the state admin, the specs are
 // run by the user of KUBECONFIG, and with all others by a user who may do everything but initialize namespaces.
 //
+// Arguments are a command that is run instead, by the same user, for example suites of other projects:
+//
+//	go run ./test/conformance --state=user test/conformance/third-party.sh
+//
 // The comparison fails if a spec that passes without nslifecycle fails, or was not run, with it, and differences.yaml
 // does not have the cause.
 package main

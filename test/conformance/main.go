@@ -52,6 +52,8 @@ type options struct {
 	processes                           int
 	timeout                             time.Duration
 	compare                             bool
+	// command is run instead of the specs.
+	command []string
 }
 
 func main() {
@@ -65,6 +67,7 @@ func main() {
 	flag.DurationVar(&o.timeout, "timeout", 2*time.Hour, "The maximum time for the specs of one group.")
 	flag.BoolVar(&o.compare, "compare", false, "Compare the reports of all states, instead of running specs.")
 	flag.Parse()
+	o.command = flag.Args()
 	ctrl.SetLogger(zap.New(zap.Level(zapcore.ErrorLevel)))
 	run := o.run
 	if o.compare {
@@ -97,6 +100,12 @@ func (o *options) run(ctx context.Context) error {
 				return err
 			}
 		}
+	}
+	if len(o.command) > 0 {
+		command := exec.CommandContext(ctx, o.command[0], o.command[1:]...)
+		command.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig)
+		command.Stdout, command.Stderr = os.Stdout, os.Stderr
+		return command.Run()
 	}
 	for _, sig := range strings.Split(o.sigs, ",") {
 		if err := o.runGroup(ctx, kubeconfig, sig); err != nil {

@@ -2,13 +2,10 @@
 # Copyright The nslifecycle Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-# Runs integration suites of Kueue, unmodified, on the cluster of KUBECONFIG, with or without nslifecycle:
+# Runs integration suites of Kueue, unmodified, on the cluster of KUBECONFIG. With nslifecycle:
 #
-#   test/conformance/third-party.sh                                        # all suites
-#   test/conformance/third-party.sh scheduler -ginkgo.focus=NamespaceSelector
-#
-# The suites run as the user third-party, which the user of KUBECONFIG impersonates. It may do everything but
-# `initialize` and `provision`.
+#   go run ./test/conformance --state=user test/conformance/third-party.sh
+#   go run ./test/conformance --state=user test/conformance/third-party.sh scheduler -ginkgo.focus=NamespaceSelector
 #
 # The suites write the status of Jobs and Pods themselves. So the cluster must be new and have no nodes, and
 # kube-controller-manager must run only these controllers:
@@ -16,8 +13,7 @@
 #   kube-controller-manager --kubeconfig="$KUBECONFIG" --leader-elect=false --secure-port=0 \
 #     --controllers=namespace-controller,resourcequota-controller
 #
-# With nslifecycle, also create the template in third-party.yaml, and run an initializer: a demo (`make demo
-# ARGS=--no-tour`) runs two. Before a suite is run again, delete the webhook configurations that it created.
+# Before a suite is run again, delete the webhook configurations that it created.
 
 set -euo pipefail
 
@@ -33,36 +29,6 @@ fi
 work="$(mktemp -d)"
 readonly work
 trap 'rm -rf "${work}"' EXIT
-
-kubectl apply -f - <<'YAML'
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRole
-metadata:
-  name: third-party
-rules:
-- apiGroups: ["*"]
-  resources: ["*"]
-  verbs: [get, list, watch, create, update, patch, delete, deletecollection, bind, escalate]
-- nonResourceURLs: ["*"]
-  verbs: [get]
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRoleBinding
-metadata:
-  name: third-party
-roleRef:
-  apiGroup: rbac.authorization.k8s.io
-  kind: ClusterRole
-  name: third-party
-subjects:
-- apiGroup: rbac.authorization.k8s.io
-  kind: User
-  name: third-party
-YAML
-
-kubectl config view --minify --flatten --raw >"${work}/kubeconfig"
-user="$(kubectl config view --minify --output=jsonpath='{.users[0].name}')"
-kubectl --kubeconfig="${work}/kubeconfig" config set "users.${user}.act-as" third-party
 
 mkdir "${work}/module"
 cd "${work}/module"
@@ -80,7 +46,7 @@ chmod -R u+w "${project}"
 
 failed=0
 for suite in "${suites[@]}"; do
-  USE_EXISTING_CLUSTER=true KUBECONFIG="${work}/kubeconfig" PROJECT_DIR="${project}/" ARTIFACTS="${work}" \
+  USE_EXISTING_CLUSTER=true PROJECT_DIR="${project}/" ARTIFACTS="${work}" \
     E2E_TEST_AGNHOST_IMAGE=registry.k8s.io/e2e-test-images/agnhost:2.59 \
     go test "${module}/test/integration/singlecluster/${suite}" -count=1 -v -timeout 60m "$@" || failed=1
 done

@@ -38,6 +38,7 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	bin = buildPlugin(ctx)
 	plane.Install(ctx, "default")
 	plane.StartManager(ctx)
+	Eventually(func(g Gomega) { plane.EffectiveSet(g, ctx) }).WithContext(ctx).Should(Succeed())
 })
 
 // buildPlugin builds the plugin and returns a directory for the PATH that contains it and kubectl.
