@@ -224,7 +224,7 @@ func (r *TemplatedNamespaceReconciler) apply(
 	for _, write := range outcome.Writes {
 		metrics.CountTemplateWrite(write.Template, write.Action)
 	}
-	err = cmp.Or(stopped, decided.Postponed)
+	err = cmp.Or(stopped, decided.Unsynced)
 	switch {
 	case outcome.Namespace.ResourceVersion != namespace.ResourceVersion && !template.AwaitsTemplates(namespace):
 		r.Writes.SetState(namespace, snapshot.State, outcome.Namespace.ResourceVersion)

@@ -270,7 +270,7 @@ func TestExecuteStops(t *testing.T) {
 
 // Each verb, its requests and its errors.
 func TestVerbs(t *testing.T) {
-	gone := answer{http.StatusNotFound, metav1.Status{
+	notFound := answer{http.StatusNotFound, metav1.Status{
 		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure, Code: http.StatusNotFound,
 		Reason: metav1.StatusReasonNotFound,
 	}}
@@ -341,12 +341,12 @@ func TestVerbs(t *testing.T) {
 		"Read":                               {request: with(plan.Read, nil), sent: []OmegaMatcher{HaveSuffix("dryRun=All {}")}, want: HaveField("Object", Not(BeNil()))},
 		"SetManagers":                        {request: with(plan.SetManagers, func(r *plan.Request) { r.Managers, r.ResourceVersion = []metav1.ManagedFieldsEntry{{}}, "5" }), sent: []OmegaMatcher{ContainSubstring(`{"metadata":{"managedFields":[{}],"resourceVersion":"5"}}`)}, want: HaveField("Metadata.UID", BeEquivalentTo("uid"))},
 		"SetManagers in any version":         {request: with(plan.SetManagers, func(r *plan.Request) { r.Managers = []metav1.ManagedFieldsEntry{{}} }), sent: []OmegaMatcher{ContainSubstring(`{"metadata":{"managedFields":[{}]}}`)}, want: HaveField("Err", BeNil())},
-		"SetManagers fails":                  {request: with(plan.SetManagers, nil), answers: map[string]answer{"PATCH " + path: gone}, sent: []OmegaMatcher{HavePrefix("PATCH")}, err: Satisfy(apierrors.IsNotFound)},
+		"SetManagers fails":                  {request: with(plan.SetManagers, nil), answers: map[string]answer{"PATCH " + path: notFound}, sent: []OmegaMatcher{HavePrefix("PATCH")}, err: Satisfy(apierrors.IsNotFound)},
 		"SetManagers of an unserved kind":    {request: with(plan.SetManagers, unknownKind), err: MatchError(ContainSubstring("does not serve"))},
 		"Delete":                             {request: with(plan.Delete, func(r *plan.Request) { r.UID, r.ResourceVersion = "uid", "5" }), answers: map[string]answer{"DELETE " + path: deleted}, sent: []OmegaMatcher{ContainSubstring(`"preconditions":{"uid":"uid","resourceVersion":"5"}`)}, want: HaveField("IsGone", true)},
 		"Delete without a version":           {request: with(plan.Delete, func(r *plan.Request) { r.UID = "uid" }), answers: map[string]answer{"DELETE " + path: deleted}, sent: []OmegaMatcher{ContainSubstring(`"preconditions":{"uid":"uid"}`)}, want: HaveField("IsGone", true)},
 		"Delete, finalizers":                 {request: with(plan.Delete, nil), answers: map[string]answer{"DELETE " + path: accepted}, sent: []OmegaMatcher{HavePrefix("DELETE")}, want: HaveField("IsGone", false)},
-		"Delete, does not exist":             {request: with(plan.Delete, nil), answers: map[string]answer{"DELETE " + path: gone}, sent: []OmegaMatcher{HavePrefix("DELETE")}, want: HaveField("IsGone", true)},
+		"Delete, does not exist":             {request: with(plan.Delete, nil), answers: map[string]answer{"DELETE " + path: notFound}, sent: []OmegaMatcher{HavePrefix("DELETE")}, want: HaveField("IsGone", true)},
 		"Delete fails":                       {request: with(plan.Delete, nil), answers: map[string]answer{"DELETE " + path: failed}, sent: []OmegaMatcher{HavePrefix("DELETE")}, err: HaveOccurred()},
 		"Delete an unserved kind":            {request: with(plan.Delete, unknownKind), err: MatchError(ContainSubstring("does not serve"))},
 		// The API server must report that an object does not exist, and not that it does not serve this version of the kind.
@@ -361,7 +361,7 @@ func TestVerbs(t *testing.T) {
 			sent: []OmegaMatcher{And(ContainSubstring(`"annotations":{"a":null}`), ContainSubstring(`"labels":{"b":"c"}`), ContainSubstring(`"uid":"ns-uid"`), Not(ContainSubstring("resourceVersion")))},
 			want: HaveField("Err", BeNil()),
 		},
-		"Discover":                     {request: with(plan.Discover, func(r *plan.Request) { r.Kind = things }), answers: map[string]answer{"GET /apis/aggregated.example.com": gone}, sent: []OmegaMatcher{HavePrefix("GET")}, want: HaveField("IsServed", false)},
+		"Discover":                     {request: with(plan.Discover, func(r *plan.Request) { r.Kind = things }), answers: map[string]answer{"GET /apis/aggregated.example.com": notFound}, sent: []OmegaMatcher{HavePrefix("GET")}, want: HaveField("IsServed", false)},
 		"Confirm":                      {request: with(plan.Confirm, nil), objects: []client.Object{live, team(), account}, want: And(HaveField("Namespace.UID", BeEquivalentTo("ns-uid")), HaveField("Template.Name", "team"), HaveField("HasAccount", false))},
 		"Confirm with the account":     {request: with(plan.Confirm, func(r *plan.Request) { r.MustFindAccount = true }), objects: []client.Object{live, team(), account}, want: HaveField("HasAccount", true)},
 		"Confirm without the account":  {request: with(plan.Confirm, func(r *plan.Request) { r.MustFindAccount = true }), objects: []client.Object{live, team()}, want: HaveField("HasAccount", false)},

@@ -29,7 +29,7 @@ func Compute(snapshot Snapshot, memory Memory) Plan {
 	for i := range snapshot.Applicable {
 		p.addTemplate(&snapshot.Applicable[i])
 	}
-	if p.Postponed = p.postponement(); p.Postponed != nil {
+	if p.Unsynced = p.checkSynced(); p.Unsynced != nil {
 		return p
 	}
 	for i := range p.templates {
@@ -146,9 +146,9 @@ func (p *Plan) decide(index int, observed ObjectSnapshot) object {
 	return o
 }
 
-// postponement returns why nothing is decided: a watch has just started. After syncTimeout, this is a problem of the
-// template, and others are applied.
-func (p *Plan) postponement() error {
+// checkSynced returns why nothing is decided: a watch has just started. After syncTimeout, this is a problem of the
+// template, and other templates are applied.
+func (p *Plan) checkSynced() error {
 	var unsynced error
 	for i := range p.Applicable {
 		errs := []error{p.Applicable[i].Unknown}

@@ -343,7 +343,7 @@ func TestUnconfirmed(t *testing.T) {
 }
 
 // Nothing is decided while a watch has just started.
-func TestPostponement(t *testing.T) {
+func TestUnsynced(t *testing.T) {
 	g := NewWithT(t)
 	unsynced := objects("one")
 	unsynced[0].Unknown = template.NotSyncedUnless(false, "ConfigMap")
@@ -351,10 +351,10 @@ func TestPostponement(t *testing.T) {
 	outcome, memory, sent := pass(s, Memory{}, nil)
 	g.Expect(sent).To(BeEmpty())
 	g.Expect(outcome.RetryAfter).To(Equal(SyncRetry))
-	g.Expect(Compute(s, Memory{}).Postponed).To(MatchError(template.ErrNotSynced))
+	g.Expect(Compute(s, Memory{}).Unsynced).To(MatchError(template.ErrNotSynced))
 	s.Now = start.Add(syncTimeout)
 	outcome, memory, sent = pass(s, memory, nil)
-	g.Expect(sent).To(ContainElement("Apply two"), "then it is a problem of the template, and others are applied")
+	g.Expect(sent).To(ContainElement("Apply two"), "then it is a problem of the template, and other templates are applied")
 	g.Expect(reasonsOf(outcome.Templates[0].Problems)).To(Equal([]string{v1alpha1.ReasonWatchNotSynced}))
 	g.Expect(memory.UnsyncedSince).To(Equal(start))
 	s.Applicable[0].Objects = objects("one")

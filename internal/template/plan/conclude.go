@@ -39,7 +39,7 @@ func Conclude(p Plan, results []Result) (Outcome, Memory) {
 	if p.isNewTurn {
 		c.outcome.TurnStart = p.turnStart
 	}
-	if p.Refusal != nil || p.Postponed != nil {
+	if p.Refusal != nil || p.Unsynced != nil {
 		c.outcome.RetryAfter = p.RetryAfter
 		return c.outcome, c.Memory
 	}

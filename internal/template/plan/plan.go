@@ -21,8 +21,8 @@ type Plan struct {
 	Memory Memory
 	// Operations are in the order in which they are executed.
 	Operations []Operation
-	// Postponed is why nothing is decided in this pass; nil otherwise.
-	Postponed error
+	// Unsynced is why nothing is decided in this pass; nil otherwise.
+	Unsynced error
 	// Refusal is the result with which the initialization of the Namespace must fail; nil if it must not.
 	Refusal *metav1.Status
 	// RetryAfter is the time until the next pass; 0 if a watch event triggers it.
