@@ -85,7 +85,7 @@ func (o *options) run(ctx context.Context) error {
 	if kubeconfig == "" {
 		return errors.New("set KUBECONFIG to the kubeconfig of a cluster that can be used for tests")
 	}
-	_, err := kubectl(ctx, "", "get", "customresourcedefinition", "namespaceinitializerconfigurations.nslifecycle.dev")
+	err := kubectl(ctx, "", "get", "customresourcedefinition", "namespaceinitializerconfigurations.nslifecycle.dev")
 	if isInstalled := err == nil; isInstalled != (o.state != without) {
 		return fmt.Errorf("the state is %q, but whether nslifecycle is installed is: %t", o.state, isInstalled)
 	}
@@ -117,7 +117,7 @@ func (o *options) run(ctx context.Context) error {
 
 // startInitializer applies the manifests, and starts the initializer. The returned function ends and deletes both.
 func startInitializer(ctx context.Context) (stop func(), err error) {
-	if _, err := kubectl(ctx, setup, "apply", "--server-side", "-f", "-"); err != nil {
+	if err := kubectl(ctx, setup, "apply", "--server-side", "-f", "-"); err != nil {
 		return nil, err
 	}
 	mgr, err := ctrl.NewManager(ctrl.GetConfigOrDie(), ctrl.Options{Metrics: server.Options{BindAddress: "0"}})
@@ -131,7 +131,7 @@ func startInitializer(ctx context.Context) (stop func(), err error) {
 	ended := make(chan error, 1)
 	go func() { ended <- mgr.Start(running) }()
 	stop = func() {
-		_, err := kubectl(context.WithoutCancel(ctx), setup, "delete", "--ignore-not-found", "-f", "-")
+		err := kubectl(context.WithoutCancel(ctx), setup, "delete", "--ignore-not-found", "-f", "-")
 		cancel()
 		if err := errors.Join(err, <-ended); err != nil {
 			fmt.Fprintln(os.Stderr, "conformance:", err)
@@ -142,7 +142,7 @@ func startInitializer(ctx context.Context) (stop func(), err error) {
 		if strings.HasPrefix(object, "nstemplate") {
 			condition = "--for=condition=Ready"
 		}
-		if _, err := kubectl(ctx, "", "wait", condition, "--timeout=2m", object); err != nil {
+		if err := kubectl(ctx, "", "wait", condition, "--timeout=2m", object); err != nil {
 			stop()
 			return nil, err
 		}
@@ -207,15 +207,12 @@ func (o *options) runGroup(ctx context.Context, kubeconfig, sig string) error {
 	return nil
 }
 
-// kubectl runs kubectl with the kubeconfig in the environment, and returns its output.
-func kubectl(ctx context.Context, input string, args ...string) (string, error) {
+// kubectl runs kubectl with the kubeconfig in the environment.
+func kubectl(ctx context.Context, input string, args ...string) error {
 	command := exec.CommandContext(ctx, "kubectl", args...)
 	command.Stdin = strings.NewReader(input)
-	var stderr strings.Builder
-	command.Stderr = &stderr
-	output, err := command.Output()
-	if err != nil {
-		return "", fmt.Errorf("kubectl %s failed: %w: %s", strings.Join(args, " "), err, stderr.String())
+	if output, err := command.CombinedOutput(); err != nil {
+		return fmt.Errorf("kubectl %s failed: %w: %s", strings.Join(args, " "), err, output)
 	}
-	return string(output), nil
+	return nil
 }
