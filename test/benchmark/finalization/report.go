@@ -80,7 +80,7 @@ func (r *report) requestTable() harness.Table {
 	table := harness.Table{
 		Title:  "Requests",
 		Header: []string{"Case", "API servers", "Peer", "Ours", "Peer / ours"},
-		Note:   "Medians, as counted by the API server. They include the requests while idle, but not those of the benchmark.",
+		Note:   "Medians, as counted by the API server. They include requests while idle, but not those of the benchmark.",
 	}
 	for _, l := range r.measured() {
 		row := []string{l.scenario.title, strconv.Itoa(l.servers)}
