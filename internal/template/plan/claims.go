@@ -34,7 +34,7 @@ func hasSharedFields(entries []metav1.ManagedFieldsEntry, templateName string) b
 }
 
 // withoutClaims returns the managedFields of an object without the claims of other clients to the fields that a
-// template drops: those that it has set, but does not set when it is applied. An object that is new to the template
+// template drops: the fields that it has set before and does not set now. An object that is new to the template
 // moves to it from other templates, whose fields it drops, too. withoutClaims returns nil if no other client claims
 // such a field.
 func withoutClaims(

@@ -74,8 +74,7 @@ func (p *Plan) addTemplate(s *TemplateSnapshot) {
 		},
 	})
 	added := &p.templates[len(p.templates)-1]
-	isDone := recorded.Revision != "" && tmpl.Spec.Sync.Mode == v1alpha1.SyncOnce
-	if s.Choice.Revision != s.Latest && !isDone {
+	if s.Choice.Revision != s.Latest && !isDone(tmpl, recorded) {
 		p.planned[tmpl.Name] = s.LatestContents
 	}
 	p.retry(s.Choice.Delay)
@@ -103,8 +102,12 @@ func (p *Plan) addTemplate(s *TemplateSnapshot) {
 // MustKeep reports whether a Namespace keeps what it records of a template, because it gets no revision yet, or because
 // the template is applied only once.
 func MustKeep(tmpl *v1alpha1.NamespaceTemplate, choice Choice, recorded template.Entry, isInitializing bool) bool {
-	isDone := recorded.Revision != "" && tmpl.Spec.Sync.Mode == v1alpha1.SyncOnce
-	return !isInitializing && (choice.Revision == "" || isDone)
+	return !isInitializing && (choice.Revision == "" || isDone(tmpl, recorded))
+}
+
+// isDone reports whether a template is applied only once, and the Namespace already records it.
+func isDone(tmpl *v1alpha1.NamespaceTemplate, recorded template.Entry) bool {
+	return recorded.Revision != "" && tmpl.Spec.Sync.Mode == v1alpha1.SyncOnce
 }
 
 // keep keeps what the Namespace records of a template.

@@ -18,7 +18,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/template"
 )
 
-// conclusion is a plan of which the results are known.
+// conclusion is a plan and the results of its operations.
 type conclusion struct {
 	Plan
 	results []Result

@@ -190,7 +190,7 @@ func (o Operation) conflict(description string) Operation {
 	return o.done(template.Problemf(v1alpha1.ReasonConflict, "%s", description))
 }
 
-// write applies the object, after it has found one of which too little is known.
+// write applies the object. If the cache does not show enough of the current object, it gets the object first.
 func (o Operation) write() Operation {
 	if o.own.mustFind(o.action, o.Template.Spec.Sync.AdoptionPolicy) {
 		return o.sendFor(find, Find)

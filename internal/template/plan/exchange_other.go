@@ -170,9 +170,7 @@ func (o Operation) afterRemoveMetadata(r Response) Operation {
 func (o Operation) checkEffective(mustConfirm bool) Operation {
 	o.mustConfirmWait = mustConfirm
 	if o.Object.Key().Kind == quotas.GroupKind() {
-		return o.afterCheckGranted(Response{
-			Err: notCounted(&o.Object),
-		})
+		return o.afterCheckGranted(Response{Err: notCounted(&o.Object)})
 	}
 	o = o.sendFor(checkGranted, CheckGranted)
 	o.Request.Manifest = o.Object.Manifest

@@ -35,8 +35,8 @@ type Operation struct {
 
 	// step is the step of the exchange in which the request is sent.
 	step step
-	// own, action and round are why the object is applied, and what prevents it. The owner is the template of which the
-	// object must have the mark before it is replaced or deleted.
+	// own and action say why the object is applied, and round whether another client prevents it. Before the object is
+	// replaced or deleted, it must have the mark of the template owner.
 	own    Ownership
 	action Action
 	round  roundCheck

@@ -89,10 +89,10 @@ type object struct {
 	write, wait int
 }
 
-// Retry sets the time until the next pass if it is earlier.
+// retry sets the time until the next pass if it is earlier.
 func (p *Plan) retry(after time.Duration) { p.RetryAfter = earliest(p.RetryAfter, after) }
 
-// earliest returns the shorter one of two delays, of which 0 is none.
+// earliest returns the shorter of two delays. A delay of 0 means that there is none.
 func earliest(a, b time.Duration) time.Duration {
 	if b > 0 && (a == 0 || b < a) {
 		return b
