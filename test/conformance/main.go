@@ -137,12 +137,8 @@ func startInitializer(ctx context.Context) (stop func(), err error) {
 			fmt.Fprintln(os.Stderr, "conformance:", err)
 		}
 	}
-	for _, object := range []string{"nsinit/conformance", "nstemplate/conformance"} {
-		condition := "--for=condition=Active"
-		if strings.HasPrefix(object, "nstemplate") {
-			condition = "--for=condition=Ready"
-		}
-		if err := kubectl(ctx, "", "wait", condition, "--timeout=2m", object); err != nil {
+	for object, condition := range map[string]string{"nsinit/conformance": "Active", "nstemplate/conformance": "Ready"} {
+		if err := kubectl(ctx, "", "wait", "--for=condition="+condition, "--timeout=2m", object); err != nil {
 			stop()
 			return nil, err
 		}

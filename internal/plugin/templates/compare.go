@@ -17,7 +17,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/template"
@@ -220,7 +219,8 @@ func (c *comparer) templateSnapshot(
 		s.Unknown = err
 		return s
 	}
-	s.IsPartial, s.Objects = desired.IsPartial, c.metadata(namespace)
+	labels, annotations := templateset.Values(&c.changed.Spec)
+	s.IsPartial, s.Objects = desired.IsPartial, plan.MetadataOf(labels, annotations, namespace)
 	before := c.before(ctx, namespace)
 	for _, rendered := range desired.Objects {
 		object := plan.NewObject(rendered)
@@ -236,20 +236,6 @@ func (c *comparer) templateSnapshot(
 		s.Objects = append(s.Objects, object)
 	}
 	return s
-}
-
-// metadata returns the labels and annotations that the template sets on a Namespace.
-func (c *comparer) metadata(namespace *corev1.Namespace) (objects []plan.ObjectSnapshot) {
-	labels, annotations := templateset.Values(&c.changed.Spec)
-	requestedBy := namespace.Annotations[v1alpha1.AnnotationRequestedBy]
-	add := func(kind schema.GroupKind, values map[string]string) {
-		for _, key := range slices.Sorted(maps.Keys(values)) {
-			objects = append(objects, plan.NewMetadata(kind, key, values[key], namespace))
-		}
-	}
-	add(template.KindLabel, templateset.Evaluate(labels, namespace, requestedBy))
-	add(template.KindAnnotation, templateset.Evaluate(annotations, namespace, requestedBy))
-	return objects
 }
 
 // objectChange returns the change of an object. before has the objects that the template in the cluster renders.

@@ -8,7 +8,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -25,7 +24,6 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/template"
 	"github.com/nslifecycle/nslifecycle/internal/template/plan"
 	"github.com/nslifecycle/nslifecycle/internal/template/render"
-	"github.com/nslifecycle/nslifecycle/internal/templateset"
 )
 
 // Observer reads what the decision about a Namespace depends on.
@@ -123,7 +121,8 @@ func (o *Observer) observeTemplate(
 		return s
 	}
 	desired := template.DesiredIn(isInitializing, rendered)
-	s.Contents, s.IsPartial, s.Objects = program.contents, desired.IsPartial, metadataOf(program, in.Namespace)
+	s.Contents, s.IsPartial = program.contents, desired.IsPartial
+	s.Objects = plan.MetadataOf(program.labels, program.annotations, in.Namespace)
 	for _, object := range desired.Objects {
 		s.Objects = append(s.Objects, o.observeObject(ctx, in.Namespace, s.Template, object))
 	}
@@ -148,21 +147,6 @@ func (o *Observer) render(
 		return nil, fmt.Errorf("failed to get ServiceAccount %q: %w", key, err)
 	}
 	return program.render(ctx, namespace)
-}
-
-// metadataOf returns the labels and annotations that a revision of a template sets on a Namespace.
-func metadataOf(revision *compiled, namespace *corev1.Namespace) []plan.ObjectSnapshot {
-	requestedBy := namespace.Annotations[v1alpha1.AnnotationRequestedBy]
-	labels := templateset.Evaluate(revision.labels, namespace, requestedBy)
-	annotations := templateset.Evaluate(revision.annotations, namespace, requestedBy)
-	var objects []plan.ObjectSnapshot
-	for _, key := range slices.Sorted(maps.Keys(labels)) {
-		objects = append(objects, plan.NewMetadata(template.KindLabel, key, labels[key], namespace))
-	}
-	for _, key := range slices.Sorted(maps.Keys(annotations)) {
-		objects = append(objects, plan.NewMetadata(template.KindAnnotation, key, annotations[key], namespace))
-	}
-	return objects
 }
 
 // observeObject reads the source of an object that is a copy, and the metadata of the object in the Namespace. It

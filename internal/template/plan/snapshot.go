@@ -4,6 +4,8 @@
 package plan
 
 import (
+	"maps"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,8 +16,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/template"
 	"github.com/nslifecycle/nslifecycle/internal/template/render"
+	"github.com/nslifecycle/nslifecycle/internal/templateset"
 )
 
 // Snapshot is everything, except [Memory], that the decision about a Namespace depends on. It was read before, and
@@ -88,6 +92,21 @@ func NewObject(rendered render.Object) ObjectSnapshot {
 		object.Content = template.ObjectContent(rendered.Manifest, rendered.Locked)
 	}
 	return object
+}
+
+// MetadataOf returns the labels and annotations that a template sets on a Namespace, sorted by key.
+func MetadataOf(
+	labels, annotations []internalv1alpha1.EffectiveValue, namespace *corev1.Namespace,
+) (objects []ObjectSnapshot) {
+	requestedBy := namespace.Annotations[v1alpha1.AnnotationRequestedBy]
+	add := func(kind schema.GroupKind, values map[string]string) {
+		for _, key := range slices.Sorted(maps.Keys(values)) {
+			objects = append(objects, NewMetadata(kind, key, values[key], namespace))
+		}
+	}
+	add(template.KindLabel, templateset.Evaluate(labels, namespace, requestedBy))
+	add(template.KindAnnotation, templateset.Evaluate(annotations, namespace, requestedBy))
+	return objects
 }
 
 // NewMetadata returns a label or annotation of a Namespace.
