@@ -22,11 +22,10 @@ import (
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/template"
 	"github.com/nslifecycle/nslifecycle/internal/template/permissions"
+	"github.com/nslifecycle/nslifecycle/internal/template/plan"
 )
 
 const kindClusterRole = "ClusterRole"
-
-var roleBindings = rbacv1.SchemeGroupVersion.WithKind("RoleBinding").GroupKind()
 
 // maxCheckedSubjects limits the number of requests for one RoleBinding. The API server recognizes all
 // subjects of a RoleBinding at the same time.
@@ -169,7 +168,7 @@ func sampleOf(rules []rbacv1.PolicyRule) *authorizationv1.ResourceAttributes {
 // Namespaces: it reads a ClusterRole once for all of them.
 func (g *Grants) findRole(ctx context.Context, namespace *corev1.Namespace, manifest *unstructured.Unstructured) error {
 	kind, _, _ := unstructured.NestedString(manifest.Object, "roleRef", "kind")
-	if manifest.GroupVersionKind().GroupKind() != roleBindings || kind != kindClusterRole {
+	if manifest.GroupVersionKind().GroupKind() != plan.RoleBindings || kind != kindClusterRole {
 		return nil
 	}
 	_, _, err := g.role(ctx, namespace, manifest)

@@ -35,9 +35,6 @@ import (
 // it.
 const WatchRetention = 10 * time.Minute
 
-// quotas is the only kind that is cached with content: its status shows whether it is effective.
-var quotas = corev1.SchemeGroupVersion.WithKind("ResourceQuota")
-
 // Objects provides the metadata of all objects with the label v1alpha1.LabelManagedByTemplate. It watches the
 // kinds that templates contain.
 type Objects struct {
@@ -159,7 +156,7 @@ func (o *Objects) notifyAll(watched *watch) {
 }
 
 func emptyObject(kind schema.GroupVersionKind) client.Object {
-	if kind == quotas {
+	if kind == plan.Quotas { // The only kind that is cached with content: its status shows whether it is effective.
 		return &corev1.ResourceQuota{}
 	}
 	object := &metav1.PartialObjectMetadata{}

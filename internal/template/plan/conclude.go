@@ -203,11 +203,11 @@ func (c *conclusion) concludeWait(t *templatePlan, o *object) {
 	}
 	result, isExecuted := c.result(o.wait)
 	switch o.Key().Kind {
-	case quotas.GroupKind():
+	case Quotas.GroupKind():
 		if !o.own.Current.IsCounted {
 			c.await(t, o, notCounted(&o.ObjectSnapshot), result.isConfirmed)
 		}
-	case roleBindings:
+	case RoleBindings:
 		switch {
 		case !isExecuted:
 		case result.Err != nil:

@@ -33,10 +33,10 @@ const (
 	unconfirmedTimeout = 30 * time.Second
 )
 
-// The kinds that a new Namespace waits for.
+// Quotas and RoleBindings are the kinds that a new Namespace waits for.
 var (
-	quotas       = corev1.SchemeGroupVersion.WithKind("ResourceQuota")
-	roleBindings = rbacv1.SchemeGroupVersion.WithKind("RoleBinding").GroupKind()
+	Quotas       = corev1.SchemeGroupVersion.WithKind("ResourceQuota")
+	RoleBindings = rbacv1.SchemeGroupVersion.WithKind("RoleBinding").GroupKind()
 )
 
 func notCounted(quota *ObjectSnapshot) error {
@@ -71,9 +71,9 @@ func (p *Plan) awaitObjects(t *templatePlan) {
 		o := &t.objects[i]
 		mayBeEffective := false
 		switch o.Key().Kind {
-		case quotas.GroupKind():
+		case Quotas.GroupKind():
 			mayBeEffective = !mustConfirm || o.write == none && o.own.Current != nil && o.own.Current.IsCounted
-		case roleBindings:
+		case RoleBindings:
 			mayBeEffective = o.write == none && o.own.Current != nil && p.Memory.Granted.Has(o.own.Current.UID)
 		default:
 			continue

@@ -103,7 +103,7 @@ func TestWaits(t *testing.T) {
 			if test.recorded != "" {
 				namespace.Annotation(v1alpha1.AnnotationTurnStartedAt, test.recorded)
 			}
-			quota, recorded := provisioned(quotas, "quota", test.isCounted)
+			quota, recorded := provisioned(Quotas, "quota", test.isCounted)
 			s := snapshotOf(template.State{"team": {Revision: "b", Objects: []template.ObjectState{recorded}}}).with(applied{
 				name: "team", revision: "b", objects: []ObjectSnapshot{quota}, change: func(t *v1alpha1.NamespaceTemplate) {
 					t.Spec.Initialization = v1alpha1.TemplateInitialization{
@@ -153,7 +153,7 @@ func TestFirstPass(t *testing.T) {
 // A RoleBinding is effective when the API server grants its permissions, which is found after it was applied.
 func TestWaitForRoleBindings(t *testing.T) {
 	notGranted := template.Problemf(v1alpha1.ReasonPermissionsNotGranted, "x")
-	binding, recorded := provisioned(roleBindings.WithVersion("v1"), "admin", false)
+	binding, recorded := provisioned(RoleBindings.WithVersion("v1"), "admin", false)
 	for name, test := range map[string]struct {
 		isNew, isGranted bool
 		elapsed          time.Duration
@@ -202,7 +202,7 @@ func TestObjectsOfInitializedNamespaces(t *testing.T) {
 		"":                               func(*ObjectSnapshot) {},
 	} {
 		g := NewWithT(t)
-		binding, recorded := provisioned(roleBindings.WithVersion("v1"), "admin", false)
+		binding, recorded := provisioned(RoleBindings.WithVersion("v1"), "admin", false)
 		change(&binding)
 		s := snapshotOf(template.State{"a": {Revision: "b", Objects: []template.ObjectState{recorded}}}).
 			with(applied{name: "a", revision: "b", objects: []ObjectSnapshot{binding}})

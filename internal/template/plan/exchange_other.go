@@ -169,7 +169,7 @@ func (o Operation) afterRemoveMetadata(r Response) Operation {
 // not, the API server must confirm what the decision depends on. A ResourceQuota was not counted when it was observed.
 func (o Operation) checkEffective(mustConfirm bool) Operation {
 	o.mustConfirmWait = mustConfirm
-	if o.Object.Key().Kind == quotas.GroupKind() {
+	if o.Object.Key().Kind == Quotas.GroupKind() {
 		return o.afterCheckGranted(Response{Err: notCounted(&o.Object)})
 	}
 	o = o.sendFor(checkGranted, CheckGranted)
@@ -190,7 +190,7 @@ func (o Operation) afterConfirmWait(r Response) Operation {
 	if o.checkConfirmation(r) != nil {
 		return o.done(o.rejected)
 	}
-	if o.Object.Key().Kind == quotas.GroupKind() { // For RoleBindings, the API server was asked.
+	if o.Object.Key().Kind == Quotas.GroupKind() { // For RoleBindings, the API server was asked.
 		return o.sendFor(confirmUncounted, FindUncounted)
 	}
 	return o.afterConfirmUncounted(Response{IsUncounted: true})
