@@ -50,7 +50,7 @@ spec:
       object.metadata.?annotations[?'nslifecycle.dev/turn-started-at'].hasValue() &&
       object.metadata.?annotations[?'nslifecycle.dev/pending-initializers'] !=
       oldObject.metadata.?annotations[?'nslifecycle.dev/pending-initializers'] ||
-      ['nslifecycle.dev/pending-initializers',
+      [{{.progressAnnotations}},
        {{.recordAnnotations}}].exists(k,
         object.metadata.?annotations[?k].orValue('-') == '') ||
       {{include "omitsLocked"}} ||

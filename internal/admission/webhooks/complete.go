@@ -109,7 +109,7 @@ func restoreLabel(before, after *corev1.Namespace) {
 // annotations. While other API servers do not enforce the policy, the guard policy decides about these.
 func completeAfterPolicy(before, after *corev1.Namespace) {
 	before = before.DeepCopy()
-	removable := removableAnnotations()
+	removable := append([]string{v1alpha1.AnnotationPendingInitializers}, initialization.RecordAnnotations...)
 	if !isEmpty(after, v1alpha1.AnnotationPendingInitializers) { // Otherwise, the policy has not removed a result.
 		removable = append(removable, v1alpha1.AnnotationInitializationResult)
 	}
@@ -126,15 +126,10 @@ func isSelected(before, after *corev1.Namespace) bool {
 	const label = v1alpha1.LabelInitializing
 	return has(before.Labels, label) && !has(after.Labels, label) ||
 		has(after.Annotations, v1alpha1.AnnotationTurnStartedAt) && hasListChanged(before, after) ||
-		slices.ContainsFunc(removableAnnotations(), func(key string) bool { return isEmpty(after, key) }) ||
 		slices.ContainsFunc(initialization.StateAnnotations, func(key string) bool {
-			return before.Annotations[key] != "" && after.Annotations[key] == ""
+			isOrigin := slices.Contains(initialization.OriginAnnotations, key)
+			return isEmpty(after, key) && !isOrigin || before.Annotations[key] != "" && after.Annotations[key] == ""
 		})
-}
-
-// removableAnnotations are those that a write can remove with an empty value.
-func removableAnnotations() []string {
-	return append([]string{v1alpha1.AnnotationPendingInitializers}, initialization.RecordAnnotations...)
 }
 
 func hasListChanged(before, after *corev1.Namespace) bool {

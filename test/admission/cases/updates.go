@@ -363,8 +363,9 @@ func Updates() map[string]Update {
 		"without locked keys and the record": ordinary(StartLocked, remove("color", "note", v1alpha1.AnnotationAppliedTemplates), nil),
 		"completes without labels, locked":   initializer(StartLocked, all(withoutLabels, emptyList), all(noState, remove("other"))),
 
-		// Nothing is left out or emptied, so the policy does not change an empty result.
-		"an empty result": invalid(StartCompleted, setResult(""), setResult("")),
+		"an empty result":                      ordinary(StartCompleted, setResult(""), nil),
+		"an empty result, not initialized":     ordinary(StartPlain, setResult(""), nil),
+		"an empty result, without locked keys": ordinary(StartLocked, all(setResult(""), remove("color")), nil),
 
 		// States that users create while no policy is installed.
 		"without anything, blank list":   ordinary(StartBlank, emptyMaps, all(withoutOwn, noState)),
