@@ -163,7 +163,7 @@ test-modules:
 .PHONY: test-suites $(PARALLEL_SUITES:%=test-suite-%)
 test-suites: $(PARALLEL_SUITES:%=test-suite-%)
 $(PARALLEL_SUITES:%=test-suite-%): test-suite-%:
-	$(call run-suites,--label-filter='!long' ./test/$*)
+	$(call run-suites,./test/$*)
 
 # A module of its own, because of its dependencies. The long specs (GITOPS_SPECS=long GITOPS_TIMEOUT=8h ARGS=-v) print the
 # measured times; a sync for an hour is one of them for each tool.
@@ -178,10 +178,10 @@ test-gitops: helm ## Test what kstatus, kubectl, Helm and Flux read, and the syn
 .PHONY: test-long
 test-long: check-suites helm ginkgo ## Run the long tests, which repeatedly kill managers and API servers.
 	@$(use-control-plane-and-peer) set -x; failed=; \
-	$(call run-suites,--label-filter=long $(PARALLEL_SUITES:%=./test/%)) || failed=1; \
+	$(call run-suites,--label-filter=long $(PARALLEL_SUITES:%=./test/%) ./test/authorization ./test/policywebhooks) || failed=1; \
 	for members in 1 3; do \
 		NSLIFECYCLE_TEST_API_SERVERS=3 NSLIFECYCLE_TEST_ETCD_MEMBERS=$$members go test -count=1 -timeout 30m ./test/servers \
-			-ginkgo.label-filter='!long' || failed=1; \
+			|| failed=1; \
 	done; \
 	go test -timeout 60m $(ARGS) $(LONG_SUITES:%=./test/%) || failed=1; \
 	$(MAKE) --no-print-directory test-gitops GITOPS_SPECS=long GITOPS_TIMEOUT=8h || failed=1; \
@@ -232,7 +232,7 @@ test-versions: check-suites helm kustomize ginkgo ## Run VERSION_SUITES on the A
 
 .PHONY: test-version-suites
 test-version-suites:
-	$(call run-suites,--label-filter='!long' $(ARGS) $(addprefix ./test/,$(filter $(PARALLEL_SUITES),$(VERSION_SUITES))))
+	$(call run-suites,$(ARGS) $(addprefix ./test/,$(filter $(PARALLEL_SUITES),$(VERSION_SUITES))))
 
 .PHONY: test-version-packages
 test-version-packages:

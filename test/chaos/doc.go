@@ -10,7 +10,7 @@
 // spec through another API server, which no fault affects except those of etcd. The report contains the
 // recovery times. docs/operate.md lists the times after each disruption.
 //
-// The specs with the label "long" upgrade and downgrade the API servers in the directories CHAOS_API_SERVERS (make
+// The specs about API servers upgrade and downgrade those in the directories CHAOS_API_SERVERS (make
 // test-api-server-upgrade).
 //
 // The random faults depend on Ginkgo's seed, which the output contains, and last for CHAOS_DURATION, by default

@@ -167,7 +167,7 @@ type slot struct {
 }
 
 // The upgrade takes minutes.
-var _ = Describe("API servers", Label("long"), Serial, func() {
+var _ = Describe("API servers", Serial, func() {
 	It("are upgraded and taken back while namespaces are created and deleted", func(ctx context.Context) {
 		directories := filepath.SplitList(os.Getenv(apiServersVariable))
 		if len(directories) < 2 {

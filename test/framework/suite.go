@@ -23,11 +23,17 @@ import (
 // passes it to packages without specs as well, and prints nothing of packages that pass.
 const flakesVariable = "FLAKES"
 
+// longLabel marks specs that take minutes. They run only with a label filter, as in make test-long.
+const longLabel = "long"
+
 // RunSuite runs the specs of a package, with the defaults of all suites.
 func RunSuite(t *testing.T, description string) {
 	RegisterFailHandler(Fail)
 	SetDefaults()
 	suite, reporter := GinkgoConfiguration()
+	if suite.LabelFilter == "" {
+		suite.LabelFilter = "!" + longLabel
+	}
 	if path, found := os.LookupEnv(flakesVariable); found {
 		suite.FlakeAttempts = 2
 		ReportAfterSuite("lists the specs that passed only at the second attempt", func(report Report) {
