@@ -166,7 +166,7 @@ func (o *options) userKubeconfig() (string, error) {
 	for _, credentials := range config.AuthInfos {
 		credentials.Impersonate = user
 	}
-	path, err := filepath.Abs(filepath.Join(o.output, "user.kubeconfig"))
+	path, err := filepath.Abs(filepath.Join(o.output, o.state, "user.kubeconfig"))
 	if err != nil {
 		return "", fmt.Errorf("failed to write a kubeconfig: %w", err)
 	}
