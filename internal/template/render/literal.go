@@ -3,7 +3,10 @@
 
 package render
 
-import "strings"
+import (
+	"bytes"
+	"encoding/json"
+)
 
 // Literal returns the value of a string in a template; empty and false if it contains an expression.
 func Literal(text string) (string, bool) {
@@ -19,21 +22,6 @@ func Literal(text string) (string, bool) {
 
 // IsLiteral reports whether no string in a value contains an expression, or an escaped one.
 func IsLiteral(value any) bool {
-	switch value := value.(type) {
-	case string:
-		return !strings.Contains(value, exprStart)
-	case []any:
-		for _, element := range value {
-			if !IsLiteral(element) {
-				return false
-			}
-		}
-	case map[string]any:
-		for _, element := range value {
-			if !IsLiteral(element) {
-				return false
-			}
-		}
-	}
-	return true
+	encoded, err := json.Marshal(value)
+	return err == nil && !bytes.Contains(encoded, []byte(exprStart))
 }
