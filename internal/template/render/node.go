@@ -201,14 +201,14 @@ func (c *compiler) compileValue(path *field.Path, value any) any {
 }
 
 func (c *compiler) compileString(path *field.Path, value string) any {
-	if literal, ok := Literal(value); ok {
-		return literal
-	}
 	parts, err := split(value)
 	if err != nil {
 		c.failures++
 		c.invalid(path, value, err.Error())
 		return nil
+	}
+	if literal, ok := literalOf(parts); ok {
+		return literal
 	}
 	permits, message := isTextType, msgNotText
 	if len(parts) == 1 {

@@ -264,9 +264,7 @@ func IdentityOfCopy(source *v1alpha1.TemplateSourceReference, namespace string) 
 	manifest.SetAPIVersion(corev1.SchemeGroupVersion.String())
 	manifest.SetKind(source.Kind)
 	manifest.SetName(source.Name)
-	if namespace != "" {
-		manifest.SetNamespace(namespace)
-	}
+	manifest.SetNamespace(namespace)
 	return manifest
 }
 

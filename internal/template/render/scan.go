@@ -4,6 +4,8 @@
 package render
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"strings"
 )
@@ -55,6 +57,31 @@ func split(text string) ([]segment, error) {
 		segments = append(segments, segment{text: after[:end], expression: true})
 		text = after[end+1:]
 	}
+}
+
+// Literal returns the value of a string in a template; empty and false if it contains an expression.
+func Literal(text string) (string, bool) {
+	segments, err := split(text)
+	if err != nil {
+		return "", false
+	}
+	return literalOf(segments)
+}
+
+func literalOf(segments []segment) (string, bool) {
+	switch {
+	case len(segments) == 0:
+		return "", true
+	case len(segments) > 1 || segments[0].expression:
+		return "", false
+	}
+	return segments[0].text, true
+}
+
+// IsLiteral reports whether no string in a value contains an expression, or an escaped one.
+func IsLiteral(value any) bool {
+	encoded, err := json.Marshal(value)
+	return err == nil && !bytes.Contains(encoded, []byte(exprStart))
 }
 
 // expressionEnd returns the position of the brace that ends an expression, or -1. Braces in strings and
