@@ -100,7 +100,7 @@ func Rules(permissions []Permission) []rbacv1.PolicyRule {
 		}
 		if key.name != "" {
 			if granted.Has(ruleKey{key.group, key.resource, key.verb, ""}) {
-				continue
+				continue // The rule for all names includes it.
 			}
 			rule.ResourceNames = []string{key.name}
 		}
