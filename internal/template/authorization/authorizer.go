@@ -8,6 +8,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -35,9 +36,6 @@ const (
 	// maxDenied is the number of denied requests after which the other requests of a role are not reviewed if
 	// Authorizer.IsOperator is true.
 	maxDenied = 3
-
-	// verbImpersonate is also the prefix of the verbs of constrained impersonation.
-	verbImpersonate = "impersonate"
 )
 
 // DryRunner sends requests as the ServiceAccount of a template.
@@ -198,7 +196,11 @@ func (r *reviewer) checkPermission(
 		r.result.addUnknown(fmt.Sprintf("%s: %s", permission, permission.Uncertain))
 		return reviewUnknown
 	case outcome == reviewDenied:
-		r.result.addDenied(grant, asked)
+		denied := &r.result.Denied
+		if grant.IsForOperator {
+			denied = &r.result.DeniedToOperator
+		}
+		*denied = append(*denied, asked.String())
 	}
 	return outcome
 }
@@ -292,7 +294,7 @@ func (r *reviewer) unknown(permission permissions.Permission, err error) reviewR
 
 func isImpersonationDenied(err error) bool {
 	return slices.ContainsFunc(denial.MissingPermissions(err.Error()), func(missing denial.MissingPermission) bool {
-		return strings.HasPrefix(missing.Verb, verbImpersonate)
+		return strings.HasPrefix(missing.Verb, "impersonate") // Verbs of constrained impersonation have a suffix.
 	})
 }
 
@@ -319,9 +321,5 @@ func (a *Authorizer) setAllowed(key reviewKey, isAllowed bool) {
 func (a *Authorizer) forgetAllowed() {
 	a.mutex.Lock()
 	defer a.mutex.Unlock()
-	for key, at := range a.allowed {
-		if a.Clock.Since(at) >= allowedLifetime {
-			delete(a.allowed, key)
-		}
-	}
+	maps.DeleteFunc(a.allowed, func(_ reviewKey, at time.Time) bool { return a.Clock.Since(at) >= allowedLifetime })
 }

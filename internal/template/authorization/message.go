@@ -40,14 +40,6 @@ type Authorization struct {
 	Unknown []string
 }
 
-func (a *Authorization) addDenied(grant permissions.Grant, permission permissions.Permission) {
-	if grant.IsForOperator {
-		a.DeniedToOperator = append(a.DeniedToOperator, permission.String())
-		return
-	}
-	a.Denied = append(a.Denied, permission.String())
-}
-
 func (a *Authorization) addUnknown(text string) {
 	if !slices.Contains(a.Unknown, text) {
 		a.Unknown = append(a.Unknown, text)

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/template"
 	"github.com/nslifecycle/nslifecycle/internal/template/render"
 )
 
@@ -99,12 +100,10 @@ func For(in Input) (Grant, []error) {
 	c.add(Permission{ResourceAttributes: authorizationv1.ResourceAttributes{
 		Version: corev1.SchemeGroupVersion.Version, Verb: v1alpha1.VerbProvision, Resource: "namespaces",
 	}})
-	c.metadata(in.Spec)
-	c.objects(in.Spec, false)
+	c.revision(in.Spec, false)
 	if in.Previous != nil {
 		// The ServiceAccount of a previous revision applies it, but that of the latest one prunes its objects.
-		c.metadata(in.Previous)
-		c.objects(in.Previous, in.Previous.ServiceAccountName != in.Spec.ServiceAccountName)
+		c.revision(in.Previous, in.Previous.ServiceAccountName != in.Spec.ServiceAccountName)
 	}
 	return c.grant, c.errs
 }
@@ -161,28 +160,25 @@ func grantsEqual(a, b *unstructured.Unstructured) bool {
 		apiequality.Semantic.DeepEqual(a.Object["roleRef"], b.Object["roleRef"])
 }
 
-// metadata adds what the metadata of Namespaces require.
-func (c *collector) metadata(spec *v1alpha1.NamespaceTemplateSpec) {
+// revision adds what the metadata and the objects of a revision require.
+func (c *collector) revision(spec *v1alpha1.NamespaceTemplateSpec, isDeletedOnly bool) {
 	if spec.Metadata != nil {
 		c.add(Permission{ResourceAttributes: authorizationv1.ResourceAttributes{
 			Version: corev1.SchemeGroupVersion.Version, Verb: verbPatch, Resource: "namespaces",
 		}})
 	}
-}
-
-// objects adds what the objects of a revision require.
-func (c *collector) objects(spec *v1alpha1.NamespaceTemplateSpec, isDeletedOnly bool) {
 	policy := spec.ObjectRetentionPolicy
 	removesAny := policy.WhenRemoved != v1alpha1.RetentionRetain ||
 		policy.WhenDeselected == v1alpha1.RetentionDelete || policy.WhenDeleted == v1alpha1.RetentionDelete
 	targets := c.targetsOf(spec)
 	for _, target := range targets {
 		if !isDeletedOnly {
-			c.write(target, verbCreate)
-			c.write(target, verbPatch)
+			c.add(permissionTo(verbCreate, target.resource, target.name))
+			c.add(permissionTo(verbPatch, target.resource, target.name))
 		}
-		if removesAny || hasImmutableFields(target.kind.GroupKind(), target.manifest) {
-			c.write(target, verbDelete)
+		hasImmutableFields := replaceable[target.kind.GroupKind()]
+		if removesAny || hasImmutableFields != nil && hasImmutableFields(target.manifest) {
+			c.add(permissionTo(verbDelete, target.resource, target.name))
 		}
 		if !isDeletedOnly {
 			c.grantable(target, targets)
@@ -190,15 +186,14 @@ func (c *collector) objects(spec *v1alpha1.NamespaceTemplateSpec, isDeletedOnly 
 	}
 }
 
-func (c *collector) write(target target, verb string) {
+func permissionTo(verb string, resource schema.GroupVersionResource, name string) Permission {
 	permission := Permission{ResourceAttributes: authorizationv1.ResourceAttributes{
-		Group: target.resource.Group, Version: target.resource.Version, Resource: target.resource.Resource,
-		Verb: verb, Name: target.name,
+		Group: resource.Group, Version: resource.Version, Resource: resource.Resource, Verb: verb, Name: name,
 	}}
-	if target.name == "" {
+	if name == "" {
 		permission.Uncertain = uncertainName
 	}
-	c.add(permission)
+	return permission
 }
 
 // target is an object in every Namespace.
@@ -219,16 +214,15 @@ type target struct {
 func (c *collector) targetsOf(spec *v1alpha1.NamespaceTemplateSpec) []target {
 	targets := make([]target, 0, len(spec.Objects))
 	for _, object := range spec.Objects {
-		found, manifest := target{object: object}, &unstructured.Unstructured{}
-		switch {
-		case object.SourceRef != nil:
+		found := target{object: object}
+		if object.SourceRef != nil {
 			found.kind = corev1.SchemeGroupVersion.WithKind(object.SourceRef.Kind)
 			found.name = object.SourceRef.Name
-		case object.Template == nil || manifest.UnmarshalJSON(object.Template.Raw) != nil:
-			continue // The condition Valid reports it.
-		default:
+		} else if manifest, ok := template.ManifestOf(object); ok {
 			found.kind, found.manifest = manifest.GroupVersionKind(), manifest.Object
 			found.name, _ = render.Literal(manifest.GetName())
+		} else {
+			continue // The condition Valid reports it.
 		}
 		var err error
 		if found.resource, err = c.ResourceOf(found.kind); err != nil {
@@ -264,11 +258,6 @@ func always(map[string]any) bool { return true }
 // MayReplace reports whether the operator may delete an object of a kind and create it again to change an immutable
 // field. It never replaces an object of another kind, because the deletion can delete data or stop a program.
 func MayReplace(kind schema.GroupKind) bool { return replaceable[kind] != nil }
-
-func hasImmutableFields(kind schema.GroupKind, manifest map[string]any) bool {
-	isSet := replaceable[kind]
-	return isSet != nil && isSet(manifest)
-}
 
 // Impersonation returns what the operator must be granted to impersonate a ServiceAccount.
 func Impersonation(operator rbacv1.Subject, systemNamespace, serviceAccount string) Grant {

@@ -4,6 +4,8 @@
 package permissions
 
 import (
+	"cmp"
+
 	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
@@ -24,10 +26,7 @@ func Review(
 	case rbacv1.GroupKind:
 		spec.Groups = []string{subject.Name}
 	case rbacv1.ServiceAccountKind:
-		namespace := subject.Namespace
-		if namespace == "" {
-			namespace = attributes.Namespace
-		}
+		namespace := cmp.Or(subject.Namespace, attributes.Namespace)
 		spec.User = serviceaccount.MakeUsername(namespace, subject.Name)
 		spec.Groups = append(spec.Groups, serviceaccount.MakeGroupNames(namespace)...)
 	default:

@@ -19,6 +19,9 @@ import (
 var (
 	roleKind        = schema.GroupKind{Group: rbacv1.GroupName, Kind: kindRole}
 	roleBindingKind = schema.GroupKind{Group: rbacv1.GroupName, Kind: kindRoleBinding}
+
+	roles        = schema.GroupVersionResource{Group: rbacv1.GroupName, Version: "*", Resource: "roles"}
+	clusterRoles = schema.GroupVersionResource{Group: rbacv1.GroupName, Version: "*", Resource: "clusterroles"}
 )
 
 const (
@@ -84,7 +87,7 @@ func listed(rule rbacv1.PolicyRule) []Permission {
 func (c *collector) grantable(object target, all []target) {
 	switch object.kind.GroupKind() {
 	case roleKind:
-		permission := permissionTo(verbEscalate, "roles", object.name)
+		permission := permissionTo(verbEscalate, roles, object.name)
 		if !object.isExplicit && object.name != "" && render.IsLiteral(object.manifest["rules"]) {
 			permission.DryRun = manifestOf(object, "rules", object.manifest["rules"])
 		}
@@ -95,7 +98,7 @@ func (c *collector) grantable(object target, all []target) {
 			name = ""
 		}
 		if kind != kindRole {
-			permission := permissionTo(verbBind, "clusterroles", name)
+			permission := permissionTo(verbBind, clusterRoles, name)
 			if name != "" {
 				permission.DryRun = manifestOf(object, "roleRef", map[string]any{
 					"apiGroup": rbacv1.GroupName, "kind": kind, "name": name,
@@ -104,7 +107,7 @@ func (c *collector) grantable(object target, all []target) {
 			c.add(permission)
 		}
 		if kind != kindClusterRole {
-			permission, role := permissionTo(verbBind, "roles", name), roleOf(object, name, all)
+			permission, role := permissionTo(verbBind, roles, name), roleOf(object, name, all)
 			if name != "" && !role.isExplicit {
 				permission.Uncertain = uncertainRole
 			}
@@ -127,16 +130,6 @@ func manifestOf(object target, key string, value any) *unstructured.Unstructured
 	manifest.SetGroupVersionKind(object.kind)
 	manifest.SetName(object.name)
 	return manifest.DeepCopy()
-}
-
-func permissionTo(verb, resource, name string) Permission {
-	permission := Permission{ResourceAttributes: authorizationv1.ResourceAttributes{
-		Group: rbacv1.GroupName, Version: "*", Resource: resource, Verb: verb, Name: name,
-	}}
-	if name == "" {
-		permission.Uncertain = uncertainName
-	}
-	return permission
 }
 
 // roleOf returns the Role in the template that a RoleBinding refers to, if it exists whenever the RoleBinding does.

@@ -5,7 +5,7 @@ package permissions
 
 import (
 	"cmp"
-	"maps"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -72,53 +72,43 @@ func YAML(objects []client.Object) string {
 	return text.String()
 }
 
-// ruleKey is what permissions that one rule grants have in common.
+// ruleKey is a rule with one resource, one verb and at most one name.
 type ruleKey struct {
-	group, resources, verbs, names string
+	group, resource, verb, name string
 }
-
-// separator is in no string that the API server has decoded, because it is not valid UTF-8.
-const separator = "\xff"
 
 // Rules returns the rules that grant permissions, sorted. They grant nothing else.
 func Rules(permissions []Permission) []rbacv1.PolicyRule {
-	verbs := map[ruleKey]sets.Set[string]{}
-	for _, permission := range explicit(permissions) {
-		resource := permission.Resource
-		if permission.Subresource != "" {
-			resource += "/" + permission.Subresource
+	granted := sets.Set[ruleKey]{}
+	for _, permission := range permissions {
+		sufficient := []Permission{permission}
+		if len(permission.Instead) > 0 { // `escalate` and `bind` would also permit to grant other permissions later.
+			sufficient = permission.Instead
 		}
-		add(verbs, ruleKey{group: permission.Group, resources: resource, names: permission.Name}, permission.Verb)
-	}
-	names := map[ruleKey]sets.Set[string]{}
-	for key, of := range verbs {
-		if key.names != "" { // The verbs without a name include those with names.
-			of = of.Difference(verbs[ruleKey{group: key.group, resources: key.resources}])
-		}
-		if of.Len() > 0 {
-			add(names, ruleKey{group: key.group, resources: key.resources, verbs: join(of)}, key.names)
+		for _, one := range sufficient {
+			resource := one.Resource
+			if one.Subresource != "" {
+				resource += "/" + one.Subresource
+			}
+			granted.Insert(ruleKey{one.Group, resource, one.Verb, one.Name})
 		}
 	}
-	resources := map[ruleKey]sets.Set[string]{}
-	for key, of := range names {
-		if of.Has("") {
-			add(resources, ruleKey{group: key.group, verbs: key.verbs}, key.resources)
-			of = of.Clone().Delete("")
-		}
-		if of.Len() > 0 {
-			add(resources, ruleKey{group: key.group, verbs: key.verbs, names: join(of)}, key.resources)
-		}
-	}
-	rules := make([]rbacv1.PolicyRule, 0, len(resources))
-	for key, of := range resources {
+	var rules []rbacv1.PolicyRule
+	for key := range granted {
 		rule := rbacv1.PolicyRule{
-			APIGroups: []string{key.group}, Resources: sets.List(of), Verbs: strings.Split(key.verbs, separator),
+			APIGroups: []string{key.group}, Resources: []string{key.resource}, Verbs: []string{key.verb},
 		}
-		if key.names != "" {
-			rule.ResourceNames = strings.Split(key.names, separator)
+		if key.name != "" {
+			if granted.Has(ruleKey{key.group, key.resource, key.verb, ""}) {
+				continue // The rule for all names includes it.
+			}
+			rule.ResourceNames = []string{key.name}
 		}
 		rules = append(rules, rule)
 	}
+	rules = merge(rules, func(rule *rbacv1.PolicyRule) *[]string { return &rule.Verbs })
+	rules = merge(rules, func(rule *rbacv1.PolicyRule) *[]string { return &rule.ResourceNames })
+	rules = merge(rules, func(rule *rbacv1.PolicyRule) *[]string { return &rule.Resources })
 	slices.SortFunc(rules, func(a, b rbacv1.PolicyRule) int {
 		return cmp.Or(slices.Compare(a.APIGroups, b.APIGroups), slices.Compare(a.Resources, b.Resources),
 			slices.Compare(a.ResourceNames, b.ResourceNames), slices.Compare(a.Verbs, b.Verbs))
@@ -126,29 +116,26 @@ func Rules(permissions []Permission) []rbacv1.PolicyRule {
 	return rules
 }
 
-// explicit replaces permissions by those that are sufficient instead: `escalate` and `bind` would also permit
-// to grant other permissions later.
-func explicit(permissions []Permission) []Permission {
-	var result []Permission
-	for _, permission := range permissions {
-		if len(permission.Instead) > 0 {
-			result = append(result, permission.Instead...)
-		} else {
-			result = append(result, permission)
+// merge merges rules that differ only in one field, unless it is empty: a rule without names is for all names.
+func merge(rules []rbacv1.PolicyRule, field func(*rbacv1.PolicyRule) *[]string) []rbacv1.PolicyRule {
+	var merged []rbacv1.PolicyRule
+	indexes := map[string]int{}
+	for _, rule := range rules {
+		values := *field(&rule)
+		*field(&rule) = nil
+		key := fmt.Sprintf("%q %t", rule, len(values) > 0)
+		index, ok := indexes[key]
+		if !ok {
+			index = len(merged)
+			indexes[key] = index
+			merged = append(merged, rule)
 		}
+		*field(&merged[index]) = append(*field(&merged[index]), values...)
 	}
-	return result
-}
-
-func add(to map[ruleKey]sets.Set[string], key ruleKey, value string) {
-	if to[key] == nil {
-		to[key] = sets.New[string]()
+	for i := range merged {
+		slices.Sort(*field(&merged[i]))
 	}
-	to[key].Insert(value)
-}
-
-func join(values sets.Set[string]) string {
-	return strings.Join(slices.Sorted(maps.Keys(values)), separator)
+	return merged
 }
 
 func typeOf(kind string) metav1.TypeMeta {

@@ -32,7 +32,7 @@ const (
 	keyAnnotations = "annotations"
 )
 
-const kindSecret = "Secret"
+const msgNotAnObject = "must be an object"
 
 var kindName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9]{0,62}$`)
 
@@ -44,19 +44,12 @@ func CheckManifest(manifest *unstructured.Unstructured, namespace string) error 
 	check.manifest(nil, manifest.Object)
 	path := field.NewPath(keyMetadata, keyNamespace)
 	if got := manifest.GetNamespace(); got != namespace || namespace == "" {
-		check.errs = append(check.errs, field.Invalid(path, abbreviate(got), fmt.Sprintf(msgOtherNamespace, namespace)))
+		check.invalid(path, got, fmt.Sprintf("must be %q", namespace))
 	}
 	return check.errs[:min(len(check.errs), maxErrors)].ToAggregate()
 }
 
-// checkTemplate validates the parts of a manifest that contain no expressions.
-func checkTemplate(path *field.Path, manifest map[string]any) field.ErrorList {
-	check := &manifestCheck{template: true}
-	check.manifest(path, manifest)
-	return check.errs
-}
-
-// manifestCheck validates a template or a rendered manifest.
+// manifestCheck validates a rendered manifest, or the parts of a template that contain no expressions.
 type manifestCheck struct {
 	// template permits expressions, but not a namespace.
 	template bool
@@ -77,13 +70,14 @@ func (c *manifestCheck) forbid(path *field.Path, message string) {
 func (c *manifestCheck) manifest(path *field.Path, manifest map[string]any) {
 	kind := c.groupVersionKind(path, manifest)
 	if _, ok := manifest["items"]; ok && strings.HasSuffix(kind.Kind, "List") {
-		c.forbid(path.Child("items"), msgList)
+		c.forbid(path.Child("items"), "a list of objects is not permitted: specify each object")
 	}
 	if _, ok := manifest["status"]; ok {
-		c.forbid(path.Child("status"), msgStatus)
+		c.forbid(path.Child("status"), "the status is not part of a template")
 	}
-	if _, ok := manifest["stringData"]; ok && kind.Group == "" && kind.Kind == kindSecret {
-		c.forbid(path.Child("stringData"), msgStringData)
+	if _, ok := manifest["stringData"]; ok && kind.Group == "" && kind.Kind == "Secret" {
+		c.forbid(path.Child("stringData"),
+			"the API server does not return stringData: use data and base64.encode(bytes(...))")
 	}
 	metadata, ok := manifest[keyMetadata].(map[string]any)
 	if !ok {
@@ -98,15 +92,16 @@ func (c *manifestCheck) groupVersionKind(path *field.Path, manifest map[string]a
 	apiVersion, _ := manifest[keyAPIVersion].(string)
 	kind, _ := manifest[keyKind].(string)
 	if !kindName.MatchString(kind) {
-		c.invalid(path.Child(keyKind), kind, msgKind)
+		c.invalid(path.Child(keyKind), kind, "must be the name of a kind")
 	}
 	version, err := schema.ParseGroupVersion(apiVersion)
 	switch {
 	case err != nil || len(validation.IsDNS1035Label(version.Version)) > 0,
 		strings.Contains(apiVersion, "/") && len(validation.IsDNS1123Subdomain(version.Group)) > 0:
-		c.invalid(path.Child(keyAPIVersion), apiVersion, msgAPIVersion)
+		c.invalid(path.Child(keyAPIVersion), apiVersion,
+			"must be a version such as v1, or a group and a version such as apps/v1")
 	case isOwnDomain(version.Group):
-		c.forbid(path.Child(keyAPIVersion), msgOwnGroup)
+		c.forbid(path.Child(keyAPIVersion), "objects of this project are not permitted")
 	}
 	return version.WithKind(kind)
 }
@@ -118,16 +113,14 @@ func (c *manifestCheck) metadata(path *field.Path, kind schema.GroupVersionKind,
 	for _, key := range slices.Sorted(maps.Keys(metadata)) {
 		switch key {
 		case keyName:
-		case keyLabels:
-			c.labels(path.Child(key), metadata[key])
-		case keyAnnotations:
-			c.annotations(path.Child(key), metadata[key])
+		case keyLabels, keyAnnotations:
+			c.entries(path, key, metadata[key])
 		case keyNamespace:
 			if c.template {
-				c.forbid(path.Child(key), msgNamespaceField)
+				c.forbid(path.Child(key), "the operator sets the namespace")
 			}
 		default:
-			c.forbid(childPath(path, key), msgMetadataField)
+			c.forbid(childPath(path, key), "only name, labels and annotations are permitted")
 		}
 	}
 	name, ok := c.text(path.Child(keyName), metadata[keyName])
@@ -160,61 +153,49 @@ func (c *manifestCheck) text(path *field.Path, value any) (string, bool) {
 	}
 	text, ok := value.(string)
 	if !ok {
-		c.invalid(path, value, msgNotAString)
+		c.invalid(path, value, "must be a string")
 		return "", false
 	}
 	return text, !c.template || !strings.Contains(text, exprStart)
 }
 
-func (c *manifestCheck) labels(path *field.Path, value any) {
-	entries := c.entries(path, value, validation.IsQualifiedName)
-	for _, key := range slices.Sorted(maps.Keys(entries)) {
-		text, ok := c.text(childPath(path, key), entries[key])
-		if !ok {
-			continue
-		}
-		for _, problem := range validation.IsValidLabelValue(text) {
-			c.invalid(childPath(path, key), text, problem)
-		}
-	}
-}
-
-func (c *manifestCheck) annotations(path *field.Path, value any) {
-	values := map[string]string{}
-	entries := c.entries(path, value, func(key string) []string {
-		return validation.IsQualifiedName(strings.ToLower(key))
-	})
-	for _, key := range slices.Sorted(maps.Keys(entries)) {
-		values[key], _ = c.text(childPath(path, key), entries[key])
-	}
-	if err := apivalidation.ValidateAnnotationsSize(values); err != nil {
-		c.errs = append(c.errs, field.TooLong(path, "", apivalidation.TotalAnnotationSizeLimitB))
-	}
-}
-
-// entries validates the keys of labels or annotations.
-func (c *manifestCheck) entries(
-	path *field.Path, value any, keyProblems func(key string) []string,
-) map[string]any {
+// entries validates labels or annotations.
+func (c *manifestCheck) entries(parent *field.Path, kind string, value any) {
+	path := parent.Child(kind)
 	entries, ok := value.(map[string]any)
 	if text, isText := value.(string); isText && c.template && strings.Contains(text, exprStart) {
-		return nil
+		return
 	}
 	if !ok && value != nil {
 		c.invalid(path, "", msgNotAnObject)
 	}
 	if c.tooMany(path, entries) {
-		return nil
+		return
 	}
+	size := 0
 	for _, key := range slices.Sorted(maps.Keys(entries)) {
-		for _, problem := range keyProblems(key) {
+		child := childPath(path, key)
+		if isOwnKey(key) {
+			c.forbid(child, "keys of the domain nslifecycle.dev are reserved")
+		}
+		text, isKnown := c.text(child, entries[key])
+		size += len(key) + len(text)
+		var keyProblems, valueProblems []string
+		if kind == keyAnnotations {
+			keyProblems = validation.IsQualifiedName(strings.ToLower(key))
+		} else if keyProblems = validation.IsQualifiedName(key); isKnown {
+			valueProblems = validation.IsValidLabelValue(text)
+		}
+		for _, problem := range keyProblems {
 			c.invalid(path, key, problem)
 		}
-		if isOwnKey(key) {
-			c.forbid(childPath(path, key), msgReservedKey)
+		for _, problem := range valueProblems {
+			c.invalid(child, text, problem)
 		}
 	}
-	return entries
+	if size > apivalidation.TotalAnnotationSizeLimitB {
+		c.errs = append(c.errs, field.TooLong(path, "", apivalidation.TotalAnnotationSizeLimitB))
+	}
 }
 
 // tooMany reports whether there are so many entries that they are not validated one by one.
@@ -222,7 +203,7 @@ func (c *manifestCheck) tooMany(path *field.Path, entries map[string]any) bool {
 	if len(entries) <= maxEntries {
 		return false
 	}
-	c.forbid(path, fmt.Sprintf(msgTooManyEntries, len(entries), maxEntries))
+	c.forbid(path, fmt.Sprintf("has %d entries; at most %d are permitted", len(entries), maxEntries))
 	return true
 }
 

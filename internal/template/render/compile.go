@@ -4,11 +4,13 @@
 package render
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
 	"github.com/google/cel-go/common/types"
-	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -20,220 +22,156 @@ import (
 // The errors name the field and, if it contains expressions, the line and column in the expression.
 func Compile(spec *v1alpha1.NamespaceTemplateSpec) (*Program, field.ErrorList) {
 	path := field.NewPath("spec")
-	compiler, err := newCompiler(spec)
+	c, err := newCompiler(spec)
 	if err != nil {
 		return nil, field.ErrorList{field.InternalError(path, err)}
 	}
 	program := &Program{parameters: spec.DeepCopy().Parameters}
-	errs := checkParameters(path.Child("parameters"), spec.Parameters)
-	variables, variableErrs := compiler.compileVariables(path.Child("variables"), spec.Variables)
-	errs = append(errs, templateset.CheckMetadata(path.Child("metadata"), spec)...)
-	metadata, metadataErrs := compiler.compileMetadata(path.Child("objectMetadata"), spec.ObjectMetadata)
-	objects, objectErrs := compiler.compileObjects(path.Child("objects"), spec.Objects)
+	c.checkParameters(path.Child("parameters"), spec.Parameters)
+	c.errs = append(c.errs, templateset.CheckMetadata(path.Child("metadata"), spec)...)
 	if size := templateset.Size(spec); size > templateset.MaxTemplateBytes {
-		errs = append(errs, field.Forbidden(path, fmt.Sprintf("the selector and the parameters have %d bytes, more than %d",
-			size, templateset.MaxTemplateBytes)))
+		c.forbid(path, fmt.Sprintf("the selector and the parameters have %d bytes, more than %d",
+			size, templateset.MaxTemplateBytes))
 	}
-	if errs = slices.Concat(errs, variableErrs, metadataErrs, objectErrs); len(errs) > 0 {
-		return nil, errs[:min(len(errs), maxErrors)]
+	program.variables = c.compileVariables(path.Child("variables"), spec.Variables)
+	program.metadata = c.compileMetadata(path.Child("objectMetadata"), spec.ObjectMetadata)
+	program.objects = c.compileObjects(path.Child("objects"), spec.Objects)
+	if len(c.errs) > 0 {
+		return nil, c.errs[:min(len(c.errs), maxErrors)]
 	}
-	sortObjects(objects)
-	program.variables, program.metadata, program.objects = variables, metadata, objects
-	program.usesLabels, program.usesAnnotations = compiler.used[fieldLabels], compiler.used[fieldAnnotations]
+	slices.SortStableFunc(program.objects, func(a, b object) int { return cmp.Compare(Rank(a.kind), Rank(b.kind)) })
+	program.usesLabels, program.usesAnnotations = c.used[fieldLabels], c.used[fieldAnnotations]
 	return program, nil
 }
 
 // compileVariables compiles the variables. Each can use those before it.
-func (c *compiler) compileVariables(
-	path *field.Path, specs []v1alpha1.TemplateVariable,
-) ([]variable, field.ErrorList) {
+func (c *compiler) compileVariables(path *field.Path, specs []v1alpha1.TemplateVariable) []variable {
 	var result []variable
-	var errs field.ErrorList
 	for i, spec := range specs {
 		path := path.Index(i)
 		if _, ok := c.variables[spec.Name]; ok {
-			errs = append(errs, field.Duplicate(path.Child("name"), spec.Name))
+			c.errs = append(c.errs, field.Duplicate(path.Child("name"), spec.Name))
 			continue
 		}
-		compiled, err := c.compile(spec.Expression)
-		if err == nil && !isVariableType(compiled.output) {
-			err = fmt.Errorf(msgNotVariable, compiled.output)
+		compiled := c.compileAt(path.Child("expression"), spec.Expression, func(t *types.Type) bool {
+			return t.Kind() == types.BytesKind || isValueType(t)
+		}, "a value of type %s cannot be a variable")
+		// Expressions that use a variable are not wrong because it is.
+		c.variables[spec.Name] = types.DynType
+		if compiled != nil {
+			c.variables[spec.Name] = compiled.output
 		}
-		if err != nil {
-			errs = invalid(errs, path.Child("expression"), spec.Expression, err)
-			// Expressions that use the variable are not wrong because of this.
-			compiled = &expression{output: types.DynType}
-		}
-		c.variables[spec.Name] = compiled.output
 		result = append(result, variable{name: spec.Name, expression: compiled})
 	}
-	return result, errs
+	return result
 }
 
 // compileMetadata compiles the metadata of all objects.
-func (c *compiler) compileMetadata(
-	path *field.Path, spec *v1alpha1.TemplateObjectMetadata,
-) (node, field.ErrorList) {
+func (c *compiler) compileMetadata(path *field.Path, spec *v1alpha1.TemplateObjectMetadata) any {
 	if spec == nil {
-		return &literal{value: map[string]any{}}, nil
+		return map[string]any{}
 	}
-	check := &manifestCheck{template: true}
-	values := map[string]any{}
-	if len(spec.Labels) > 0 {
-		values[keyLabels] = valuesOf(spec.Labels)
-		check.labels(path.Child(keyLabels), values[keyLabels])
+	before := len(c.errs)
+	values, err := runtime.DefaultUnstructuredConverter.ToUnstructured(spec)
+	if err != nil {
+		c.errs = append(c.errs, field.InternalError(path, err))
 	}
-	if len(spec.Annotations) > 0 {
-		values[keyAnnotations] = valuesOf(spec.Annotations)
-		check.annotations(path.Child(keyAnnotations), values[keyAnnotations])
+	c.entries(path, keyLabels, values[keyLabels])
+	c.entries(path, keyAnnotations, values[keyAnnotations])
+	if len(c.errs) > before {
+		return nil
 	}
-	if len(check.errs) > 0 {
-		return nil, check.errs
-	}
-	return c.compileMap(path, values)
+	return c.compileValue(path, values)
 }
 
-func valuesOf(metadata map[string]v1alpha1.ObjectMetadataValue) map[string]any {
-	values := make(map[string]any, len(metadata))
-	for key, value := range metadata {
-		values[key] = string(value)
-	}
-	return values
-}
-
-func (c *compiler) compileObjects(
-	path *field.Path, specs []v1alpha1.TemplateObject,
-) ([]object, field.ErrorList) {
+func (c *compiler) compileObjects(path *field.Path, specs []v1alpha1.TemplateObject) []object {
 	if len(specs) > MaxObjects {
-		return nil, field.ErrorList{field.TooMany(path, len(specs), MaxObjects)}
+		c.errs = append(c.errs, field.TooMany(path, len(specs), MaxObjects))
+		return nil
 	}
 	var result []object
-	var errs field.ErrorList
 	names := map[string]bool{}
 	always := map[identity]string{}
 	count := 0
 	for i := range specs {
-		if len(errs) >= maxErrors {
+		if len(c.errs) >= maxErrors {
 			break
 		}
 		path := path.Index(i)
 		if names[specs[i].Name] {
-			errs = append(errs, field.Duplicate(path.Child("name"), specs[i].Name))
+			c.errs = append(c.errs, field.Duplicate(path.Child("name"), specs[i].Name))
 		}
 		names[specs[i].Name] = true
-		compiled, objectErrs := c.compileObject(path, &specs[i])
-		errs = append(errs, objectErrs...)
+		before := len(c.errs)
+		compiled := c.compileObject(path, &specs[i])
 		count += max(c.lists[specs[i].ForEach], 1)
-		if len(objectErrs) == 0 && compiled.includeWhen == nil && compiled.name != "" {
-			id := compiled.identity(nil)
-			if other, ok := always[id]; ok {
-				errs = append(errs, field.Invalid(path, compiled.name, fmt.Sprintf(msgDuplicateObject, other)))
+		if len(c.errs) == before && compiled.includeWhen == nil && compiled.name != "" {
+			if other, ok := always[compiled.identity]; ok {
+				c.invalid(path, compiled.name, fmt.Sprintf(msgDuplicateObject, other))
 			}
-			always[id] = specs[i].Name
+			always[compiled.identity] = specs[i].Name
 		}
 		result = append(result, compiled)
 	}
 	if count > MaxObjects {
-		errs = append(errs, field.Forbidden(path, fmt.Sprintf(msgTooManyObjects, count, MaxObjects)))
+		c.forbid(path, fmt.Sprintf("the template can contain %d objects, one for each element of forEach; "+
+			"at most %d are permitted", count, MaxObjects))
 	}
-	return result, errs
+	return result
 }
 
-func (c *compiler) compileObject(path *field.Path, spec *v1alpha1.TemplateObject) (object, field.ErrorList) {
+func (c *compiler) compileObject(path *field.Path, spec *v1alpha1.TemplateObject) object {
 	result := object{spec: spec.DeepCopy()}
-	var errs field.ErrorList
-	if spec.ForEach != "" {
-		if c.lists[spec.ForEach] == 0 {
-			return result, field.ErrorList{field.Invalid(path.Child("forEach"), spec.ForEach, msgNotAList)}
-		}
-		c.repetitions = c.lists[spec.ForEach]
-		defer func() { c.repetitions = 0 }()
+	before := len(c.errs)
+	c.hasItem = spec.ForEach != ""
+	if c.hasItem && c.lists[spec.ForEach] == 0 {
+		c.invalid(path.Child("forEach"), spec.ForEach, "the template has no parameter with this name and type List")
+		return result
 	}
 	if spec.IncludeWhen != "" {
-		compiled, err := c.compile(spec.IncludeWhen)
-		if err == nil && !compiled.output.IsExactType(types.BoolType) {
-			err = fmt.Errorf(msgNotBool, compiled.output)
-		}
-		if err != nil {
-			errs = invalid(errs, path.Child("includeWhen"), spec.IncludeWhen, err)
-		}
-		result.includeWhen = compiled
+		result.includeWhen = c.compileAt(path.Child("includeWhen"), spec.IncludeWhen, types.BoolType.IsExactType,
+			"the expression must have the type bool, not %s")
 	}
-	if (spec.Template == nil) == (spec.SourceRef == nil) {
-		return result, append(errs, field.Invalid(path, spec.Name, msgSourceAndCopy))
-	}
-	if spec.SourceRef != nil {
-		result.kind = schema.GroupKind{Kind: spec.SourceRef.Kind}
-		result.name = spec.SourceRef.Name
-	} else if templateErrs := c.compileTemplate(path.Child("template"), &result); len(templateErrs) > 0 {
-		return result, append(errs, templateErrs...)
-	}
-	if spec.ForEach != "" && !usesItem(nameOf(result.manifest)) {
-		errs = append(errs, field.Invalid(path.Child("forEach"), spec.ForEach, msgNameOfItem))
-	}
-	return result, errs
-}
-
-func (c *compiler) compileTemplate(path *field.Path, result *object) field.ErrorList {
-	var content map[string]any
-	if err := json.Unmarshal(result.spec.Template.Raw, &content); err != nil || content == nil {
-		return field.ErrorList{field.Invalid(path, "", msgNotAnObject)}
-	}
-	if err := c.admitValue(path, content, 0); err != nil {
-		return field.ErrorList{err}
-	}
-	errs := checkTemplate(path, content)
-	manifest, nodeErrs := c.compileNode(path, content)
-	if errs = append(errs, nodeErrs...); len(errs) > 0 {
-		return errs
-	}
-	// checkTemplate has validated them.
-	apiVersion, _ := content[keyAPIVersion].(string)
-	kind, _ := content[keyKind].(string)
-	result.kind = schema.FromAPIVersionAndKind(apiVersion, kind).GroupKind()
-	result.name = staticName(manifest)
-	result.manifest = manifest
-	// The copy of the source is not used any more.
-	result.spec.Template = nil
-	return nil
-}
-
-// staticName returns the name in a manifest, or "" if it contains an expression.
-func staticName(manifest node) string {
-	known, ok := nameOf(manifest).(*literal)
-	if !ok {
-		return ""
-	}
-	name, _ := known.value.(string)
-	return name
-}
-
-// nameOf returns the name in a manifest; nil if there is none.
-func nameOf(manifest node) node {
-	for _, key := range []string{keyMetadata, keyName} {
-		switch parent := manifest.(type) {
-		case *literal:
-			values, _ := parent.value.(map[string]any)
-			manifest = &literal{value: values[key]}
-		case *mapping:
-			manifest = parent.values[key]
-		default:
-			return nil
-		}
-	}
-	return manifest
-}
-
-// usesItem reports whether a string contains an expression that uses the element of forEach.
-func usesItem(manifest node) bool {
-	switch value := manifest.(type) {
-	case *whole:
-		return value.expression.usesItem
-	case *text:
-		return slices.ContainsFunc(value.parts, func(part textPart) bool {
-			return part.expression != nil && part.expression.usesItem
-		})
+	switch {
+	case (spec.Template == nil) == (spec.SourceRef == nil):
+		c.invalid(path, spec.Name, "set either template or copy")
+	case spec.SourceRef != nil:
+		result.manifest = IdentityOfCopy(spec.SourceRef, "").Object
 	default:
-		return false
+		result.manifest = c.compileTemplate(path.Child("template"), spec.Template.Raw)
+		// The copy of the source is not used any more.
+		result.spec.Template = nil
 	}
+	if len(c.errs) > before || c.failures >= maxFailures {
+		return result
+	}
+	manifest := unstructured.Unstructured{Object: result.manifest}
+	result.identity = identity{manifest.GroupVersionKind().GroupKind(), manifest.GetName()}
+	name, _, _ := unstructured.NestedFieldNoCopy(result.manifest, keyMetadata, keyName)
+	if computed, ok := name.(*text); c.hasItem && (!ok || !computed.usesItem()) {
+		c.invalid(path.Child("forEach"), spec.ForEach,
+			"the name must contain item: it must be different for each element")
+	}
+	return result
+}
+
+func (c *compiler) compileTemplate(path *field.Path, source []byte) map[string]any {
+	var content map[string]any
+	if err := json.Unmarshal(source, &content); err != nil || content == nil {
+		c.invalid(path, "", msgNotAnObject)
+		return nil
+	}
+	count, depth := sizeOf(content)
+	switch c.values += count; {
+	case c.values > maxManifestValues:
+		c.invalid(path, "", fmt.Sprintf(
+			"the objects of the template contain too many values; at most %d are permitted", maxManifestValues))
+		return nil
+	case depth > maxDepth:
+		c.invalid(path, "", fmt.Sprintf("must be nested at most %d times", maxDepth))
+		return nil
+	}
+	c.manifest(path, content)
+	compiled, _ := c.compileValue(path, content).(map[string]any)
+	return compiled
 }

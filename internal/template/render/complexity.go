@@ -4,6 +4,7 @@
 package render
 
 import (
+	"fmt"
 	"math"
 	"strings"
 
@@ -58,7 +59,8 @@ func checkTypes(checked *ast.AST) error {
 		case ast.IdentKind:
 			parent, _ := node.Parent()
 			if checked.GetType(node.ID()).Kind() == types.StructKind && !selectsField(parent) {
-				return refuse(node, msgSelectField, node.AsIdent())
+				return located(checked.SourceInfo(), node.ID(),
+					fmt.Errorf("%s can be used only with one of its fields", node.AsIdent()))
 			}
 		case ast.MapKind:
 			for _, entry := range node.AsMap().Entries() {
@@ -66,7 +68,8 @@ func checkTypes(checked *ast.AST) error {
 				switch t := checked.GetType(key.ID()); t.Kind() {
 				case types.StringKind, types.IntKind, types.UintKind, types.BoolKind:
 				default:
-					return refuse(key, msgKeyType, t)
+					return located(checked.SourceInfo(), key.ID(),
+						fmt.Errorf("the keys of a map must be strings, integers or bools, not %s", t))
 				}
 			}
 		}

@@ -4,9 +4,6 @@
 package render
 
 import (
-	"errors"
-	"maps"
-	"slices"
 	"sync"
 
 	"github.com/google/cel-go/cel"
@@ -16,9 +13,6 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/apiserver/pkg/cel/library"
-
-	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
-	"github.com/nslifecycle/nslifecycle/internal/templateset"
 )
 
 // The variables of expressions.
@@ -80,31 +74,19 @@ var baseEnvironment = sync.OnceValues(func() (*cel.Env, error) {
 	}, quantities()...)...)
 })
 
-// newEnvironment returns the environment of a template, and the fields of varVariables: a variable that
-// the caller adds is visible to expressions that are compiled later.
-func newEnvironment(parameters []v1alpha1.TemplateParameter) (*cel.Env, map[string]*types.Type, error) {
+// newEnvironment returns the environment of a template with the types of its parameters and variables. A variable that
+// the caller adds to the map later is visible to expressions that are compiled then.
+func newEnvironment(parameters, variables map[string]*types.Type) (*cel.Env, error) {
 	base, err := baseEnvironment()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	labels := cel.MapType(cel.StringType, cel.StringType)
-	variables := map[string]*types.Type{}
-	provider := &typeProvider{Provider: base.CELTypeProvider(), fields: map[string]map[string]*types.Type{
-		typeNamespace.TypeName(): {
-			fieldName: cel.StringType, fieldLabels: labels, fieldAnnotations: labels,
-		},
-		typeParameters.TypeName(): {},
+	return base.Extend(cel.CustomTypeProvider(&typeProvider{base.CELTypeProvider(), map[string]map[string]*types.Type{
+		typeNamespace.TypeName():  {fieldName: cel.StringType, fieldLabels: labels, fieldAnnotations: labels},
+		typeParameters.TypeName(): parameters,
 		typeVariables.TypeName():  variables,
-	}}
-	for i := range parameters {
-		parameter := &parameters[i]
-		provider.fields[typeParameters.TypeName()][parameter.Name] = cel.StringType
-		if templateset.IsList(parameter) {
-			provider.fields[typeParameters.TypeName()][parameter.Name] = cel.ListType(cel.StringType)
-		}
-	}
-	env, err := base.Extend(cel.CustomTypeProvider(provider))
-	return env, variables, err
+	}}))
 }
 
 // typeProvider adds the types of the variables.
@@ -121,14 +103,6 @@ func (p *typeProvider) FindStructType(name string) (*types.Type, bool) {
 	return p.Provider.FindStructType(name)
 }
 
-// FindStructFieldNames implements types.Provider.
-func (p *typeProvider) FindStructFieldNames(name string) ([]string, bool) {
-	if fields, ok := p.fields[name]; ok {
-		return slices.Sorted(maps.Keys(fields)), true
-	}
-	return p.Provider.FindStructFieldNames(name)
-}
-
 // FindStructFieldType implements types.Provider.
 func (p *typeProvider) FindStructFieldType(name, field string) (*types.FieldType, bool) {
 	fields, ok := p.fields[name]
@@ -136,37 +110,18 @@ func (p *typeProvider) FindStructFieldType(name, field string) (*types.FieldType
 		return p.Provider.FindStructFieldType(name, field)
 	}
 	fieldType, ok := fields[field]
-	if !ok {
-		return nil, false
-	}
-	return &types.FieldType{Type: fieldType}, true
+	return &types.FieldType{Type: fieldType}, ok
 }
-
-// The keys of an RBAC subject.
-const (
-	subjectKind      = "kind"
-	subjectAPIGroup  = "apiGroup"
-	subjectNamespace = "namespace"
-	subjectName      = "name"
-)
-
-var errNoUser = errors.New("subject: the user name is empty")
 
 // subject returns the RBAC subject for a user name.
 func subject(value ref.Val) ref.Val {
-	user, ok := value.(types.String)
-	if !ok {
-		return types.MaybeNoSuchOverloadErr(value)
-	}
+	user, _ := value.(types.String)
 	if user == "" {
-		return types.WrapErr(errNoUser)
+		return types.NewErr("subject: the user name is empty")
 	}
+	subject := map[string]string{"kind": rbacv1.UserKind, "apiGroup": rbacv1.GroupName, "name": string(user)}
 	if namespace, name, err := serviceaccount.SplitUsername(string(user)); err == nil {
-		return types.DefaultTypeAdapter.NativeToValue(map[string]string{
-			subjectKind: rbacv1.ServiceAccountKind, subjectNamespace: namespace, subjectName: name,
-		})
+		subject = map[string]string{"kind": rbacv1.ServiceAccountKind, "namespace": namespace, "name": name}
 	}
-	return types.DefaultTypeAdapter.NativeToValue(map[string]string{
-		subjectKind: rbacv1.UserKind, subjectAPIGroup: rbacv1.GroupName, subjectName: string(user),
-	})
+	return types.DefaultTypeAdapter.NativeToValue(subject)
 }

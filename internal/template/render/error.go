@@ -31,7 +31,7 @@ func (e *Error) Error() string {
 func (e *Error) Unwrap() error { return e.Err }
 
 // newError returns an Error for a failed evaluation.
-func newError(object string, err error) *Error {
+func newError(err error) *Error {
 	reason := v1alpha1.ReasonExpressionFailed
 	switch {
 	case errors.Is(err, errTooLarge):
@@ -39,7 +39,7 @@ func newError(object string, err error) *Error {
 	case isTooExpensive(err):
 		reason = v1alpha1.ReasonInputTooLarge
 	}
-	return &Error{Object: object, Reason: reason, Err: err}
+	return &Error{Reason: reason, Err: err}
 }
 
 func isTooExpensive(err error) bool {

@@ -17,15 +17,15 @@ import (
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 	apiservercel "k8s.io/apiserver/pkg/cel"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/templateset"
 )
 
-// compiler compiles the expressions of one template.
+// compiler compiles the expressions of one template. It collects the errors.
 type compiler struct {
+	manifestCheck
 	// env is the environment, and itemEnv that of objects with forEach.
 	env, itemEnv *cel.Env
 	// variables are the types of the variables that are compiled already.
@@ -38,8 +38,8 @@ type compiler struct {
 	sources map[string]string
 	// trial is an evaluation for an empty Namespace.
 	trial *evaluation
-	// repetitions is how often the current object can be rendered; 0 if it has no forEach.
-	repetitions int
+	// hasItem is true if the current object has forEach.
+	hasItem bool
 
 	count      int
 	source     int
@@ -50,31 +50,31 @@ type compiler struct {
 }
 
 func newCompiler(spec *v1alpha1.NamespaceTemplateSpec) (*compiler, error) {
-	env, variables, err := newEnvironment(spec.Parameters)
-	if err != nil {
-		return nil, fmt.Errorf("failed to create the CEL environment: %w", err)
+	c := &compiler{
+		manifestCheck: manifestCheck{template: true}, variables: map[string]*types.Type{}, used: map[string]bool{},
+		lists: map[string]int{}, sources: map[string]string{},
 	}
-	lists := map[string]int{}
-	parameters, sources := map[string]any{}, map[string]string{}
+	parameters, parameterTypes := map[string]any{}, map[string]*types.Type{}
 	for i := range spec.Parameters {
 		parameter := &spec.Parameters[i]
-		parameters[parameter.Name], sources[parameter.Name] = "", sourceOf(parameter)
+		name := parameter.Name
+		parameters[name], parameterTypes[name], c.sources[name] = "", cel.StringType, sourceOf(parameter)
 		if templateset.IsList(parameter) {
-			lists[parameter.Name] = templateset.MaxItems(parameter)
-			parameters[parameter.Name] = []string{}
+			parameters[name], parameterTypes[name] = []string{}, cel.ListType(cel.StringType)
+			c.lists[name] = templateset.MaxItems(parameter)
 		}
 	}
-	itemEnv, err := env.Extend(cel.Variable(varItem, cel.StringType))
+	c.trial = newEvaluation(map[string]any{
+		fieldName: "", fieldLabels: map[string]string{}, fieldAnnotations: map[string]string{},
+	}, parameters, map[string]any{}, "")
+	var err error
+	if c.env, err = newEnvironment(parameterTypes, c.variables); err == nil {
+		c.itemEnv, err = c.env.Extend(cel.Variable(varItem, cel.StringType))
+	}
 	if err != nil {
 		return nil, fmt.Errorf("failed to create the CEL environment: %w", err)
 	}
-	return &compiler{
-		env: env, itemEnv: itemEnv, variables: variables, used: map[string]bool{}, lists: lists,
-		sources: sources,
-		trial: newEvaluation(map[string]any{
-			fieldName: "", fieldLabels: map[string]string{}, fieldAnnotations: map[string]string{},
-		}, parameters, map[string]any{}, ""),
-	}, nil
+	return c, nil
 }
 
 // expression is a compiled expression.
@@ -90,30 +90,11 @@ type expression struct {
 	parameters map[string]string
 }
 
-// errSkipped means that earlier errors suffice.
-var errSkipped = errors.New("the expression was not compiled")
+var errTooComplex = errors.New(
+	"the expressions of the template are too complex together: use fewer or simpler expressions")
 
-// compile compiles an expression. After some errors, it returns errSkipped.
+// compile compiles an expression.
 func (c *compiler) compile(source string) (*expression, error) {
-	if c.failures >= maxFailures {
-		return nil, errSkipped
-	}
-	compiled, err := c.compileSource(source)
-	if err != nil {
-		c.failures++
-	}
-	return compiled, err
-}
-
-// invalid adds the error of an expression.
-func invalid(errs field.ErrorList, path *field.Path, source string, err error) field.ErrorList {
-	if errors.Is(err, errSkipped) {
-		return errs
-	}
-	return append(errs, field.Invalid(path, abbreviate(source), err.Error()))
-}
-
-func (c *compiler) compileSource(source string) (*expression, error) {
 	if err := c.admit(source); err != nil {
 		return nil, err
 	}
@@ -121,16 +102,17 @@ func (c *compiler) compileSource(source string) (*expression, error) {
 	if issues.Err() != nil {
 		return nil, issuesError(issues)
 	}
-	if err := c.checkParsed(parsed); err != nil {
+	parameters, err := c.checkParsed(parsed.NativeRep())
+	if err != nil {
 		return nil, err
 	}
 	if c.complexity += complexity(source, parsed); c.complexity > maxComplexity {
-		return nil, errors.New(msgTooComplex)
+		return nil, errTooComplex
 	}
 	meterKeys(parsed)
 	env, usesItem := c.env, false
 	compiled, issues := env.Check(parsed)
-	if issues.Err() != nil && c.repetitions > 0 {
+	if issues.Err() != nil && c.hasItem {
 		env, usesItem = c.itemEnv, true
 		compiled, issues = env.Check(parsed)
 	}
@@ -139,7 +121,7 @@ func (c *compiler) compileSource(source string) (*expression, error) {
 	}
 	checked := compiled.NativeRep()
 	if err := checkTypes(checked); err != nil {
-		return nil, located(checked.SourceInfo(), err)
+		return nil, err
 	}
 	program, err := env.Program(compiled,
 		cel.CustomDecoratorV2(metered(checked)), cel.InterruptCheckFrequency(interruptFrequency))
@@ -148,7 +130,7 @@ func (c *compiler) compileSource(source string) (*expression, error) {
 	}
 	result := &expression{
 		program: program, output: compiled.OutputType(), positions: checked.SourceInfo(), usesItem: usesItem,
-		source: abbreviate(source), parameters: c.parametersIn(parsed),
+		source: abbreviate(source), parameters: parameters,
 	}
 	// Other errors can depend on the values, which are missing.
 	if _, err := result.evaluate(context.Background(), c.trial); isTooExpensive(err) {
@@ -157,64 +139,58 @@ func (c *compiler) compileSource(source string) (*expression, error) {
 	return result, nil
 }
 
-// parametersIn describes the parameters that an expression contains, by name.
-func (c *compiler) parametersIn(parsed *cel.Ast) map[string]string {
-	found := map[string]string{}
-	ast.PostOrderVisit(parsed.NativeRep().Expr(), ast.NewExprVisitor(func(node ast.Expr) {
-		if node.Kind() != ast.SelectKind {
-			return
-		}
-		operand, name := node.AsSelect().Operand(), node.AsSelect().FieldName()
-		if operand.Kind() == ast.IdentKind && operand.AsIdent() == varParameters {
-			found[name] = c.sources[name]
-		}
-	}))
-	return found
-}
-
 // admit counts an expression.
 func (c *compiler) admit(source string) error {
 	c.count++
 	c.source += len(source)
 	switch {
 	case len(source) > maxExpression:
-		return fmt.Errorf(msgExpressionTooLong, len(source), maxExpression)
+		return fmt.Errorf("the expression has %d bytes; at most %d are permitted", len(source), maxExpression)
 	case c.count > maxExpressions:
-		return fmt.Errorf(msgTooManyExpressions, maxExpressions)
+		return fmt.Errorf("the template has too many expressions; at most %d are permitted", maxExpressions)
 	case c.source > maxSource:
-		return fmt.Errorf(msgSourceTooLong, maxSource)
+		return fmt.Errorf("the expressions of the template are too long together; at most %d bytes are permitted",
+			maxSource)
 	case !utf8.ValidString(source):
-		return errors.New(msgNotUTF8)
+		return errors.New("the expression is not valid UTF-8")
 	}
 	return nil
 }
 
-// checkParsed refuses expressions that could be expensive to check, and records which fields of the
-// Namespace the expression can read.
-func (c *compiler) checkParsed(parsed *cel.Ast) error {
+// checkParsed refuses expressions that could be expensive to check, and records which fields of the Namespace the
+// expression can read. It returns the descriptions of the parameters in the expression, by name.
+func (c *compiler) checkParsed(parsed *ast.AST) (map[string]string, error) {
 	var err error
-	ast.PostOrderVisit(parsed.NativeRep().Expr(), ast.NewExprVisitor(func(node ast.Expr) {
+	parameters := map[string]string{}
+	ast.PostOrderVisit(parsed.Expr(), ast.NewExprVisitor(func(node ast.Expr) {
 		if err != nil {
 			return
 		}
 		switch node.Kind() {
 		case ast.SelectKind:
-			c.used[node.AsSelect().FieldName()] = true
+			operand, name := node.AsSelect().Operand(), node.AsSelect().FieldName()
+			c.used[name] = true
+			if operand.Kind() == ast.IdentKind && operand.AsIdent() == varParameters {
+				parameters[name] = c.sources[name]
+			}
 		case ast.StructKind:
-			err = refuse(node, msgNoMessages)
+			err = errors.New("message literals are not available")
 		case ast.CallKind:
-			err = c.checkCall(node)
+			err = c.checkCall(node.AsCall())
 			for _, argument := range node.AsCall().Args() {
 				if field, ok := literalString(argument); ok {
 					c.used[field] = true
 				}
 			}
 		}
+		if err != nil {
+			err = located(parsed.SourceInfo(), node.ID(), err)
+		}
 	}))
 	if err == nil {
-		err = checkLoops(parsed.NativeRep())
+		err = checkLoops(parsed)
 	}
-	return located(parsed.NativeRep().SourceInfo(), err)
+	return parameters, err
 }
 
 // checkLoops limits nested loops: the type checker needs time for each type that they compute.
@@ -228,7 +204,7 @@ func checkLoops(parsed *ast.AST) error {
 			}
 		}
 		if depth > maxLoops {
-			return refuse(loop, msgTooManyLoops, maxLoops)
+			return located(parsed.SourceInfo(), loop.ID(), fmt.Errorf("loops can be nested at most %d times", maxLoops))
 		}
 	}
 	return nil
@@ -246,36 +222,19 @@ func qualifiedName(call ast.CallExpr) string {
 	return call.FunctionName()
 }
 
-// nodeError is an error with the node that causes it.
-type nodeError struct {
-	node int64
-	err  error
-}
-
-func (e *nodeError) Error() string { return e.err.Error() }
-func (e *nodeError) Unwrap() error { return e.err }
-
-func refuse(node ast.Expr, format string, args ...any) error {
-	return &nodeError{node: node.ID(), err: fmt.Errorf(format, args...)}
-}
-
-// located adds the line and column to a nodeError.
-func located(source *ast.SourceInfo, err error) error {
-	refused := (*nodeError)(nil)
-	if !errors.As(err, &refused) {
-		return err
-	}
-	location := source.GetStartLocation(refused.node)
+// located adds the line and column of a node to an error.
+func located(source *ast.SourceInfo, node int64, err error) error {
+	location := source.GetStartLocation(node)
 	if location == common.NoLocation {
 		return err
 	}
-	return fmt.Errorf(msgAtPosition, location.Line(), location.Column()+1, err)
+	return fmt.Errorf("line %d, column %d: %w", location.Line(), location.Column()+1, err)
 }
 
 // issuesError returns the first error of CEL with its line and column.
 func issuesError(issues *cel.Issues) error {
 	first := issues.Errors()[0]
-	return fmt.Errorf(msgAtPositionText, first.Location.Line(), first.Location.Column()+1, first.Message)
+	return fmt.Errorf("line %d, column %d: %s", first.Location.Line(), first.Location.Column()+1, first.Message)
 }
 
 // evaluate returns the value of the expression.
@@ -283,8 +242,8 @@ func (e *expression) evaluate(ctx context.Context, in *evaluation) (ref.Val, err
 	in.meter.start()
 	value, _, err := e.program.ContextEval(ctx, in.variables)
 	switch {
-	case in.meter.exceeded != nil:
-		return nil, located(e.positions, in.meter.exceeded)
+	case in.meter.isExceeded:
+		return nil, located(e.positions, in.meter.exceededBy, in.meter.limit)
 	case err != nil:
 		return value, e.describe(err, in.variables)
 	}
@@ -298,10 +257,10 @@ func (e *expression) describe(err error, variables map[string]any) error {
 	if !isKey {
 		return err
 	}
-	text := fmt.Sprintf(msgNoSuchKey, key, e.source)
+	text := fmt.Sprintf("no such key %q in %s", key, e.source)
 	values, _ := variables[varParameters].(map[string]any)
 	for _, name := range slices.Sorted(maps.Keys(e.parameters)) {
-		text += fmt.Sprintf(msgValueOfParameter, name, values[name], e.parameters[name])
+		text += fmt.Sprintf("; parameter %s is %q: see the %s", name, values[name], e.parameters[name])
 	}
 	return errors.New(text)
 }
@@ -310,8 +269,7 @@ func (e *expression) describe(err error, variables map[string]any) error {
 // are computed.
 func isValueType(t *types.Type) bool {
 	switch t.Kind() {
-	case types.BoolKind, types.IntKind, types.UintKind, types.DoubleKind, types.StringKind,
-		types.NullTypeKind, types.DynKind, types.AnyKind, types.TypeParamKind:
+	case types.NullTypeKind, types.AnyKind, types.TypeParamKind:
 		return true
 	case types.ListKind:
 		return isValueType(t.Parameters()[0])
@@ -322,13 +280,8 @@ func isValueType(t *types.Type) bool {
 	case types.OpaqueKind:
 		return types.NewOptionalType(types.DynType).IsAssignableType(t) && isValueType(t.Parameters()[0])
 	default:
-		return t.IsExactType(apiservercel.QuantityType)
+		return isTextType(t)
 	}
-}
-
-// isVariableType reports whether values of the type can be variables.
-func isVariableType(t *types.Type) bool {
-	return t.Kind() == types.BytesKind || isValueType(t)
 }
 
 // isTextType reports whether values of the type can be part of a text.

@@ -155,11 +155,13 @@ func (o *operands) length(i int) int {
 // the same list more than once, so the size can be exponential in the memory that they use.
 func (o *operands) size(i int) int {
 	left := o.limit
-	measure(o.values[i], &left)
+	measure(o.values[i], sizeEntry, &left)
 	return o.limit - left
 }
 
-func measure(value ref.Val, left *int) {
+// measure subtracts the size of a value with all that it contains until nothing is left. entry is what a value needs in
+// a list.
+func measure(value ref.Val, entry int, left *int) {
 	*left -= sizeScalar
 	switch value := value.(type) {
 	case types.String:
@@ -168,19 +170,19 @@ func measure(value ref.Val, left *int) {
 		*left -= len(value)
 	case *types.Optional:
 		if value.HasValue() {
-			measure(value.GetValue(), left)
+			measure(value.GetValue(), entry, left)
 		}
 	case traits.Mapper:
 		for it := value.Iterator(); *left >= 0 && it.HasNext() == types.True; {
-			*left -= 2 * sizeEntry
+			*left -= 2 * entry
 			key := it.Next()
-			measure(key, left)
-			measure(value.Get(key), left)
+			measure(key, entry, left)
+			measure(value.Get(key), entry, left)
 		}
 	case traits.Lister:
 		for it := value.Iterator(); *left >= 0 && it.HasNext() == types.True; {
-			*left -= sizeEntry
-			measure(it.Next(), left)
+			*left -= entry
+			measure(it.Next(), entry, left)
 		}
 	}
 }
@@ -272,18 +274,19 @@ func matches(in *operands) int {
 // patternSize returns the number of instructions of a regular expression.
 func patternSize(pattern string) (int, error) {
 	if len(pattern) > maxPattern {
-		return 0, fmt.Errorf(msgPatternTooLong, len(pattern), maxPattern)
+		return 0, fmt.Errorf("the regular expression has %d bytes; at most %d are permitted", len(pattern), maxPattern)
 	}
 	parsed, err := syntax.Parse(pattern, syntax.Perl)
 	if err != nil {
-		return 0, fmt.Errorf("%s: %w", msgPatternInvalid, err)
+		return 0, fmt.Errorf("the regular expression is invalid: %w", err)
 	}
 	compiled, err := syntax.Compile(parsed.Simplify())
 	if err != nil {
-		return 0, fmt.Errorf("%s: %w", msgPatternInvalid, err)
+		return 0, fmt.Errorf("the regular expression is invalid: %w", err)
 	}
 	if len(compiled.Inst) > maxPatternSize {
-		return 0, fmt.Errorf(msgPatternTooLarge, len(compiled.Inst), maxPatternSize)
+		return 0, fmt.Errorf("the regular expression has %d instructions when it is compiled; at most %d are permitted: "+
+			"reduce the repetitions", len(compiled.Inst), maxPatternSize)
 	}
 	return len(compiled.Inst), nil
 }
@@ -320,28 +323,25 @@ func subjectCost(in *operands) int {
 }
 
 // checkCall refuses functions that expressions cannot use, and arguments for which no cost is known before the call.
-func (c *compiler) checkCall(node ast.Expr) error {
-	call := node.AsCall()
+func (c *compiler) checkCall(call ast.CallExpr) error {
 	name := qualifiedName(call)
 	_, ok := functions[name]
 	arguments := call.Args()
 	switch {
 	case !ok:
-		return refuse(node, msgNoFunction, name)
+		return fmt.Errorf("the function %s is not available", name)
 	case name == "flatten" && len(arguments) > 0:
-		return refuse(node, msgFlattenDepth)
+		return errors.New("flatten with a depth is not available")
 	case (name == "matches" || name == "find") && len(arguments) > 0:
 		pattern, ok := literalString(arguments[len(arguments)-1])
 		if !ok {
-			return refuse(node, msgPatternLiteral)
+			return errors.New("the regular expression must be a literal")
 		}
 		instructions, err := patternSize(pattern)
 		if c.complexity += float64(instructions) / instructionsPerUnit; err == nil && c.complexity > maxComplexity {
-			err = errors.New(msgTooComplex)
+			err = errTooComplex
 		}
-		if err != nil {
-			return refuse(node, "%w", err)
-		}
+		return err
 	}
 	return nil
 }

@@ -4,6 +4,7 @@
 package render
 
 import (
+	"fmt"
 	"sync"
 
 	"github.com/google/cel-go/cel"
@@ -22,20 +23,26 @@ const varMeter = "@meter"
 // functionKey is the function whose argument is a key of a map.
 const functionKey = "@key"
 
+var (
+	errExpensive    = fmt.Errorf("the expression costs more than %d", maxCost)
+	errAllExpensive = fmt.Errorf("the expressions of the template cost more than %d together", maxTotalCost)
+)
+
 // meter limits the cost of the expressions in one rendering. It stops an expression before a call that costs too
 // much, and so limits the memory that one call can allocate. CEL checks its own limit after each call, and does not
 // count iterations that a filter drops.
 type meter struct {
 	// total is what all expressions can still cost, and left what the current one can.
 	total, left int
-	// limit is the error if the current expression exceeds its limit, and exceeded the error if it has.
-	limit    error
-	exceeded *nodeError
+	// limit is the error if the current expression exceeds its limit, and exceededBy the node that does.
+	limit      error
+	isExceeded bool
+	exceededBy int64
 }
 
 // start sets what the next expression can cost.
 func (m *meter) start() {
-	m.left, m.limit, m.exceeded = maxCost, errExpensive, nil
+	m.left, m.limit, m.isExceeded = maxCost, errExpensive, false
 	if m.total < maxCost {
 		m.left, m.limit = m.total, errAllExpensive
 	}
@@ -47,7 +54,7 @@ func (m *meter) spend(node int64, cost int) {
 	m.total -= cost
 	m.left -= cost
 	if m.left < 0 {
-		m.exceeded = &nodeError{node: node, err: m.limit}
+		m.isExceeded, m.exceededBy = true, node
 		panic(interpreter.EvalCancelledError{Cause: interpreter.CostLimitExceeded, Message: m.limit.Error()})
 	}
 }

@@ -12,281 +12,235 @@ import (
 	"strings"
 	"unicode"
 
-	"k8s.io/apimachinery/pkg/runtime"
+	"github.com/google/cel-go/common/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/nslifecycle/nslifecycle/internal/printable"
 )
 
-// node is a part of a compiled manifest. Expressions are positions in this tree, and their values are
-// never parsed: a value cannot change anything outside its position.
-type node interface {
-	// render returns the value. ok is false if the value is dropped from the list or map that contains it.
-	render(ctx context.Context, in *evaluation) (value any, ok bool, err error)
+// text is a string of a compiled manifest that contains expressions. Their values are never parsed: a value cannot
+// change anything outside its position.
+type text struct {
+	path  *field.Path
+	parts []segment
+}
+
+// usesItem reports whether an expression uses the element of forEach.
+func (t *text) usesItem() bool {
+	return slices.ContainsFunc(t.parts, func(part segment) bool { return part.expression && part.compiled.usesItem })
 }
 
 // evaluation is the state of one rendering.
 type evaluation struct {
 	variables map[string]any
 	meter     *meter
-	converter converter
+	// left is the size that objects can still use.
+	left int
 	// metadata are the labels and annotations of all objects, and metadataSize is their size.
 	metadata     map[string]any
 	metadataSize int
 }
 
 func newEvaluation(namespace, parameters, variables map[string]any, requestedBy string) *evaluation {
-	output := budget(maxOutput)
 	meter := &meter{total: maxTotalCost}
 	return &evaluation{
 		variables: map[string]any{
 			varNamespace: namespace, varParameters: parameters, varVariables: variables, varRequestedBy: requestedBy,
 			varItem: "", varMeter: meter,
 		},
-		meter:     meter,
-		converter: converter{budget: &output, longest: maxString},
+		meter: meter,
+		left:  maxOutput,
 	}
 }
 
-// literal is a part without expressions.
-type literal struct {
-	value any
-	size  int
-}
-
-// whole is a string that is one expression: its value keeps its type.
-type whole struct {
-	path       *field.Path
-	expression *expression
-}
-
-// text is a string that contains expressions.
-type text struct {
-	path  *field.Path
-	parts []textPart
-}
-
-// textPart is a literal if the expression is nil.
-type textPart struct {
-	literal    string
-	expression *expression
-}
-
-type mapping struct {
-	keys   []string
-	values map[string]node
-}
-
-type sequence []node
-
-func (n *literal) render(_ context.Context, in *evaluation) (any, bool, error) {
-	if err := in.converter.budget.spend(n.size); err != nil {
-		return nil, false, err
+// spend subtracts a size.
+func (e *evaluation) spend(size int) error {
+	if e.left -= size; e.left < 0 {
+		return errTooLarge
 	}
-	return runtime.DeepCopyJSONValue(n.value), true, nil
+	return nil
 }
 
-func (n *whole) render(ctx context.Context, in *evaluation) (any, bool, error) {
-	value, err := n.expression.evaluate(ctx, in)
-	if err != nil {
-		return nil, false, fmt.Errorf("%s: %w", n.path, err)
+// render returns the value of a part of a compiled manifest. It shares no map or list with it. ok is false if the value
+// is dropped from the list or map that contains it.
+func (e *evaluation) render(ctx context.Context, part any) (value any, ok bool, err error) {
+	switch part := part.(type) {
+	case *text:
+		if value, ok, err = e.renderText(ctx, part.parts); err != nil {
+			return nil, false, fmt.Errorf("%s: %w", part.path, err)
+		}
+		return value, ok, nil
+	case map[string]any:
+		value, err = e.renderMap(ctx, part)
+	case []any:
+		value, err = e.renderList(ctx, part)
+	case string:
+		value, err = part, e.spend(len(part))
+	default:
+		value = part
 	}
-	converted, ok, err := in.converter.toJSON(value)
-	if err != nil {
-		return nil, false, fmt.Errorf("%s: %w", n.path, err)
+	if err == nil {
+		err = e.spend(sizeScalar)
 	}
-	return converted, ok, nil
+	return value, true, err
 }
 
-func (n *text) render(ctx context.Context, in *evaluation) (any, bool, error) {
+func (e *evaluation) renderText(ctx context.Context, parts []segment) (any, bool, error) {
+	if len(parts) == 1 { // The value keeps its type.
+		value, err := parts[0].compiled.evaluate(ctx, e)
+		if err != nil {
+			return nil, false, err
+		}
+		return e.toJSON(value)
+	}
 	var result strings.Builder
-	for _, part := range n.parts {
-		if part.expression == nil {
-			if err := in.converter.budget.spend(len(part.literal)); err != nil {
-				return nil, false, err
-			}
-			result.WriteString(part.literal)
-			continue
-		}
-		value, err := part.expression.evaluate(ctx, in)
+	for _, part := range parts {
+		content, err := e.renderPart(ctx, part)
 		if err != nil {
-			return nil, false, fmt.Errorf("%s: %w", n.path, err)
+			return nil, false, err
 		}
-		converted, err := in.converter.toText(value)
-		if err != nil {
-			return nil, false, fmt.Errorf("%s: %w", n.path, err)
-		}
-		result.WriteString(converted)
+		result.WriteString(content)
 	}
 	if result.Len() > maxString {
-		return nil, false, fmt.Errorf("%s: %w", n.path, errTooLarge)
+		return nil, false, errTooLarge
 	}
 	return result.String(), true, nil
 }
 
-func (n *mapping) render(ctx context.Context, in *evaluation) (any, bool, error) {
-	result := make(map[string]any, len(n.keys))
-	for _, key := range n.keys {
-		value, ok, err := n.values[key].render(ctx, in)
-		if err != nil {
-			return nil, false, err
+func (e *evaluation) renderPart(ctx context.Context, part segment) (string, error) {
+	if !part.expression {
+		return part.text, e.spend(len(part.text))
+	}
+	value, err := part.compiled.evaluate(ctx, e)
+	if err != nil {
+		return "", err
+	}
+	return e.toText(value)
+}
+
+func (e *evaluation) renderMap(ctx context.Context, values map[string]any) (map[string]any, error) {
+	result := make(map[string]any, len(values))
+	for _, key := range slices.Sorted(maps.Keys(values)) { // An error is the same in each pass.
+		value, ok, err := e.render(ctx, values[key])
+		if err == nil {
+			err = e.spend(len(key))
 		}
-		if err := in.converter.budget.spend(len(key) + sizeScalar); err != nil {
-			return nil, false, err
+		if err != nil {
+			return nil, err
 		}
 		if ok {
 			result[key] = value
 		}
 	}
-	return result, true, nil
+	return result, nil
 }
 
-func (n sequence) render(ctx context.Context, in *evaluation) (any, bool, error) {
-	result := make([]any, 0, len(n))
-	for _, item := range n {
-		value, ok, err := item.render(ctx, in)
+func (e *evaluation) renderList(ctx context.Context, items []any) ([]any, error) {
+	result := make([]any, 0, len(items))
+	for _, item := range items {
+		value, ok, err := e.render(ctx, item)
 		if err != nil {
-			return nil, false, err
+			return nil, err
 		}
 		if ok {
 			result = append(result, value)
 		}
 	}
-	return result, true, nil
+	return result, nil
 }
 
-// admitValue counts the values of a decoded manifest, and returns an error if there are too many or if they
-// are nested too deeply.
-func (c *compiler) admitValue(path *field.Path, value any, depth int) *field.Error {
-	if c.values++; c.values > maxManifestValues {
-		return field.Invalid(path, "", fmt.Sprintf(msgTooManyValues, maxManifestValues))
-	}
-	if depth > maxDepth {
-		return field.Invalid(path, "", fmt.Sprintf(msgTooDeep, maxDepth))
+// sizeOf returns the number of values in a decoded manifest, and to which depth they are nested.
+func sizeOf(value any) (count, depth int) {
+	count = 1
+	add := func(nested any) {
+		nestedCount, nestedDepth := sizeOf(nested)
+		count, depth = count+nestedCount, max(depth, nestedDepth+1)
 	}
 	switch value := value.(type) {
 	case map[string]any:
 		for _, entry := range value {
-			if err := c.admitValue(path, entry, depth+1); err != nil {
-				return err
-			}
+			add(entry)
 		}
 	case []any:
 		for _, item := range value {
-			if err := c.admitValue(path, item, depth+1); err != nil {
-				return err
-			}
+			add(item)
 		}
 	}
-	return nil
+	return count, depth
 }
 
-// compileNode compiles a decoded manifest or a part of it. After some errors, it skips the rest.
-func (c *compiler) compileNode(path *field.Path, value any) (node, field.ErrorList) {
+// compileValue compiles a decoded manifest or a part of it: it replaces strings that contain expressions by their
+// *text. After some errors, it skips the rest.
+func (c *compiler) compileValue(path *field.Path, value any) any {
 	if c.failures >= maxFailures {
-		return &literal{}, nil
+		return nil
 	}
 	switch value := value.(type) {
 	case string:
 		return c.compileString(path, value)
 	case map[string]any:
-		return c.compileMap(path, value)
+		result := make(map[string]any, len(value))
+		for _, key := range slices.Sorted(maps.Keys(value)) {
+			if strings.Contains(key, exprStart) {
+				c.failures++
+				c.invalid(path, key, "keys cannot contain expressions")
+				continue
+			}
+			result[key] = c.compileValue(childPath(path, key), value[key])
+		}
+		return result
 	case []any:
-		return c.compileList(path, value)
+		result := make([]any, 0, len(value))
+		for i, item := range value {
+			result = append(result, c.compileValue(path.Index(i), item))
+		}
+		return result
 	default:
-		return &literal{value: value, size: sizeScalar}, nil
+		return value
 	}
 }
 
-func (c *compiler) compileMap(path *field.Path, values map[string]any) (node, field.ErrorList) {
-	result := &mapping{keys: slices.Sorted(maps.Keys(values)), values: map[string]node{}}
-	var errs field.ErrorList
-	static, total := map[string]any{}, sizeScalar
-	for _, key := range result.keys {
-		if strings.Contains(key, exprStart) {
-			c.failures++
-			errs = append(errs, field.Invalid(path, abbreviate(key), msgExpressionInKey))
-			continue
-		}
-		child, childErrs := c.compileNode(childPath(path, key), values[key])
-		errs = append(errs, childErrs...)
-		result.values[key] = child
-		if known, ok := child.(*literal); ok {
-			static[key] = known.value
-			total += known.size + len(key)
-		}
-	}
-	if len(static) == len(values) {
-		return &literal{value: static, size: total}, errs
-	}
-	return result, errs
-}
-
-func (c *compiler) compileList(path *field.Path, values []any) (node, field.ErrorList) {
-	result := make(sequence, 0, len(values))
-	var errs field.ErrorList
-	static, total := make([]any, 0, len(values)), sizeScalar
-	for i, value := range values {
-		child, childErrs := c.compileNode(path.Index(i), value)
-		errs = append(errs, childErrs...)
-		result = append(result, child)
-		if known, ok := child.(*literal); ok {
-			static = append(static, known.value)
-			total += known.size
-		}
-	}
-	if len(static) == len(values) {
-		return &literal{value: static, size: total}, errs
-	}
-	return result, errs
-}
-
-func (c *compiler) compileString(path *field.Path, value string) (node, field.ErrorList) {
-	segments, err := split(value)
+func (c *compiler) compileString(path *field.Path, value string) any {
+	parts, err := split(value)
 	if err != nil {
 		c.failures++
-		return &text{}, field.ErrorList{field.Invalid(path, abbreviate(value), err.Error())}
+		c.invalid(path, value, err.Error())
+		return nil
 	}
-	result := &text{path: path}
-	var errs field.ErrorList
-	for _, part := range segments {
-		if !part.expression {
-			result.parts = append(result.parts, textPart{literal: part.text})
-			continue
+	if literal, ok := literalOf(parts); ok {
+		return literal
+	}
+	permits, message := isTextType, msgNotText
+	if len(parts) == 1 {
+		permits, message = isValueType, msgNotJSON
+	}
+	for i, part := range parts {
+		if part.expression {
+			parts[i].compiled = c.compileAt(path, part.text, permits, message)
 		}
-		compiled, err := c.compilePart(part.text, len(segments) == 1)
-		if err != nil {
-			errs = invalid(errs, path, part.text, err)
-			continue
-		}
-		result.parts = append(result.parts, textPart{expression: compiled})
 	}
-	switch {
-	case len(result.parts) < len(segments):
-		return result, errs
-	case len(result.parts) == 0:
-		return &literal{value: "", size: sizeScalar}, nil
-	case len(result.parts) > 1:
-		return result, nil
-	case result.parts[0].expression != nil:
-		return &whole{path: path, expression: result.parts[0].expression}, nil
-	default:
-		text := result.parts[0].literal
-		return &literal{value: text, size: sizeScalar + len(text)}, nil
-	}
+	return &text{path: path, parts: parts}
 }
 
-func (c *compiler) compilePart(source string, isWhole bool) (*expression, error) {
+// compileAt compiles the expression of a field, whose type must be permitted. It returns nil after an error, and
+// compiles nothing after some errors.
+func (c *compiler) compileAt(
+	path *field.Path, source string, permits func(*types.Type) bool, notPermitted string,
+) *expression {
+	if c.failures >= maxFailures {
+		return nil
+	}
 	compiled, err := c.compile(source)
 	switch {
 	case err != nil:
-		return nil, err
-	case isWhole && !isValueType(compiled.output):
-		return nil, fmt.Errorf(msgNotJSON, compiled.output)
-	case !isWhole && !isTextType(compiled.output):
-		return nil, fmt.Errorf(msgNotText, compiled.output)
+		c.failures++
+		c.invalid(path, source, err.Error())
+		return nil
+	case !permits(compiled.output):
+		c.invalid(path, source, fmt.Sprintf(notPermitted, compiled.output))
+		return nil
 	}
-	return compiled, nil
+	return compiled
 }
 
 // childPath returns the path of an entry of a map.

@@ -44,7 +44,7 @@ func resolveParameter(parameter *v1alpha1.TemplateParameter, namespace *corev1.N
 	case parameter.Default != nil:
 		return *parameter.Default, templateset.CheckValue(parameter, *parameter.Default)
 	case parameter.Required:
-		return "", fmt.Errorf(msgParameterRequired, parameter.Name, sourceOf(parameter))
+		return "", fmt.Errorf("the parameter %s is required: set the %s", parameter.Name, sourceOf(parameter))
 	default:
 		return "", nil
 	}
@@ -59,26 +59,24 @@ func sourceOf(parameter *v1alpha1.TemplateParameter) string {
 }
 
 // checkParameters validates what the schema of the API cannot.
-func checkParameters(path *field.Path, parameters []v1alpha1.TemplateParameter) field.ErrorList {
-	var errs field.ErrorList
+func (c *compiler) checkParameters(path *field.Path, parameters []v1alpha1.TemplateParameter) {
 	names := map[string]bool{}
 	for i := range parameters {
 		parameter, path := &parameters[i], path.Index(i)
 		if names[parameter.Name] {
-			errs = append(errs, field.Duplicate(path.Child("name"), parameter.Name))
+			c.errs = append(c.errs, field.Duplicate(path.Child("name"), parameter.Name))
 		}
 		names[parameter.Name] = true
 		if parameter.Pattern != "" {
 			if _, err := patternSize(parameter.Pattern); err != nil {
-				errs = append(errs, field.Invalid(path.Child("pattern"), parameter.Pattern, err.Error()))
+				c.invalid(path.Child("pattern"), parameter.Pattern, err.Error())
 				continue
 			}
 		}
 		if parameter.Default != nil {
 			if err := templateset.CheckValue(parameter, *parameter.Default); err != nil {
-				errs = append(errs, field.Invalid(path.Child("default"), *parameter.Default, err.Error()))
+				c.invalid(path.Child("default"), *parameter.Default, err.Error())
 			}
 		}
 	}
-	return errs
 }

@@ -4,15 +4,14 @@
 package render
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
 
 	"github.com/google/cel-go/common/types"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -20,12 +19,14 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/templateset"
 )
 
+const msgDuplicateObject = "another object of the template has the same group, kind and name: %s"
+
 // Program is a compiled template. Goroutines can use it concurrently.
 type Program struct {
 	parameters []v1alpha1.TemplateParameter
 	variables  []variable
-	// metadata are the labels and annotations of all objects.
-	metadata node
+	// metadata are the compiled labels and annotations of all objects.
+	metadata any
 	objects  []object
 	// usesLabels and usesAnnotations report whether expressions can read them.
 	usesLabels, usesAnnotations bool
@@ -36,13 +37,18 @@ type variable struct {
 	expression *expression
 }
 
-// object is a compiled object of a template. A copy has no manifest.
+// identity identifies an object in a Namespace. The name of a compiled object is empty if an expression computes it.
+type identity struct {
+	kind schema.GroupKind
+	name string
+}
+
+// object is a compiled object of a template. The manifest of a copy has no content.
 type object struct {
+	identity
 	spec        *v1alpha1.TemplateObject
-	kind        schema.GroupKind
-	name        string
 	includeWhen *expression
-	manifest    node
+	manifest    map[string]any
 }
 
 // Input is what expressions can read.
@@ -87,48 +93,34 @@ func (p *Program) render(ctx context.Context, in Input) ([]Object, error) {
 	rendered := map[identity]string{}
 	for i := range p.objects {
 		object := &p.objects[i]
-		for _, item := range object.items(in) {
+		items := []string{""}
+		if object.spec.ForEach != "" {
+			items = templateset.Elements(in.Parameters[object.spec.ForEach])
+		}
+		for _, item := range items {
 			evaluation.variables[varItem] = item
-			manifest, err := object.render(ctx, evaluation, in.Namespace.Name)
-			if manifest == nil && err == nil {
-				continue
-			}
-			id := object.identity(manifest)
-			if other, ok := rendered[id]; ok && err == nil {
-				err = &Error{
-					Object: object.spec.Name, Reason: v1alpha1.ReasonInvalidObject, Err: fmt.Errorf(msgDuplicateObject, other),
+			manifest, failure := object.render(ctx, evaluation, in.Namespace.Name)
+			if failure == nil && manifest != nil {
+				id := identity{object.kind, manifest.GetName()}
+				if other, ok := rendered[id]; ok {
+					failure = &Error{Reason: v1alpha1.ReasonInvalidObject, Err: fmt.Errorf(msgDuplicateObject, other)}
 				}
+				rendered[id] = object.spec.Name
+				result = append(result, Object{
+					Name: object.spec.Name, Manifest: manifest, IsCopy: object.spec.SourceRef != nil,
+					When: object.spec.NamespaceState, Locked: object.spec.Lock == v1alpha1.LockAll,
+				})
 			}
-			if err != nil {
-				return nil, object.withItem(err, item)
+			if failure != nil {
+				failure.Object = object.spec.Name
+				if object.spec.ForEach != "" {
+					failure.Err = fmt.Errorf("element %q of %s: %w", abbreviate(item), object.spec.ForEach, failure.Err)
+				}
+				return nil, failure
 			}
-			rendered[id] = object.spec.Name
-			result = append(result, Object{
-				Name: object.spec.Name, Manifest: manifest, IsCopy: object.spec.SourceRef != nil,
-				When: object.spec.NamespaceState, Locked: object.spec.Lock == v1alpha1.LockAll,
-			})
 		}
 	}
 	return result, nil
-}
-
-// items returns the elements of forEach; without it, one that is not used.
-func (o *object) items(in Input) []string {
-	if o.spec.ForEach == "" {
-		return []string{""}
-	}
-	return templateset.Elements(in.Parameters[o.spec.ForEach])
-}
-
-// withItem adds the element of forEach to an error.
-func (o *object) withItem(err error, item string) error {
-	failed := (*Error)(nil)
-	if o.spec.ForEach == "" || !errors.As(err, &failed) {
-		return err
-	}
-	return &Error{
-		Object: failed.Object, Reason: failed.Reason, Err: fmt.Errorf(msgItem, abbreviate(item), o.spec.ForEach, failed.Err),
-	}
 }
 
 // evaluation checks the input and computes the variables.
@@ -138,7 +130,8 @@ func (p *Program) evaluation(ctx context.Context, in Input) (*evaluation, error)
 		return nil, err
 	}
 	if n := len([]rune(in.RequestedBy)); n > maxUser {
-		return nil, &Error{Reason: v1alpha1.ReasonInputTooLarge, Err: fmt.Errorf(msgUserTooLong, n, maxUser)}
+		return nil, &Error{Reason: v1alpha1.ReasonInputTooLarge, Err: fmt.Errorf(
+			"the name of the user who created the namespace has %d characters; at most %d are permitted", n, maxUser)}
 	}
 	parameters := make(map[string]any, len(p.parameters))
 	for i := range p.parameters {
@@ -156,22 +149,22 @@ func (p *Program) evaluation(ctx context.Context, in Input) (*evaluation, error)
 	result := newEvaluation(namespace, parameters, variables, in.RequestedBy)
 	for _, variable := range p.variables {
 		value, err := variable.expression.evaluate(ctx, result)
-		if err == nil {
-			size := budget(maxVariable)
-			value, err = (&converter{budget: &size, longest: maxVariable}).detach(value, 0)
+		if left := maxVariable; err == nil {
+			if measure(value, 0, &left); left < 0 {
+				err = errTooLarge
+			}
 		}
 		if err != nil {
-			return nil, newError("", fmt.Errorf("variable %s: %w", variable.name, err))
+			return nil, newError(fmt.Errorf("variable %s: %w", variable.name, err))
 		}
 		variables[variable.name] = value
 	}
-	before := *result.converter.budget
-	metadata, _, err := p.metadata.render(ctx, result)
+	metadata, _, err := result.render(ctx, p.metadata)
 	if err != nil {
-		return nil, newError("", err)
+		return nil, newError(err)
 	}
 	result.metadata, _ = metadata.(map[string]any)
-	result.metadataSize = int(before - *result.converter.budget)
+	result.metadataSize = maxOutput - result.left
 	return result, nil
 }
 
@@ -210,7 +203,9 @@ func boundedEntries(kind string, entries map[string]string, longest, limit int) 
 		}
 		total += len(key) + len(value)
 		if len(key) > maxKey || len(value) > longest || len(result) == maxEntries || total > limit {
-			err := fmt.Errorf(msgInputTooLarge, abbreviate(key), kind, maxEntries, longest, limit)
+			err := fmt.Errorf(
+				"%s: the %s of the namespace exceed a limit: %d entries, %d bytes in a value, %d bytes in total",
+				abbreviate(key), kind, maxEntries, longest, limit)
 			return nil, &Error{Reason: v1alpha1.ReasonInputTooLarge, Err: err}
 		}
 		result[key] = value
@@ -218,51 +213,33 @@ func boundedEntries(kind string, entries map[string]string, longest, limit int) 
 	return result, nil
 }
 
-// render returns the manifest; nil if the Namespace does not contain the object.
-func (o *object) render(
-	ctx context.Context, in *evaluation, namespace string,
-) (*unstructured.Unstructured, error) {
+// render returns the manifest; nil if the Namespace does not contain the object. The error does not name the object.
+func (o *object) render(ctx context.Context, in *evaluation, namespace string) (*unstructured.Unstructured, *Error) {
 	if o.includeWhen != nil {
 		value, err := o.includeWhen.evaluate(ctx, in)
 		if err != nil {
-			return nil, newError(o.spec.Name, fmt.Errorf("includeWhen: %w", err))
+			return nil, newError(fmt.Errorf("includeWhen: %w", err))
 		}
 		if value != types.True {
 			return nil, nil
 		}
 	}
-	manifest, err := o.renderManifest(ctx, in, namespace)
+	content, err := in.renderMap(ctx, o.manifest)
+	if err == nil {
+		err = in.spend(in.metadataSize)
+	}
 	if err != nil {
-		return nil, newError(o.spec.Name, err)
+		return nil, newError(err)
 	}
-	if err := CheckManifest(manifest, namespace); err != nil {
-		return nil, &Error{Object: o.spec.Name, Reason: v1alpha1.ReasonInvalidObject, Err: err}
-	}
-	return manifest, nil
-}
-
-func (o *object) renderManifest(
-	ctx context.Context, in *evaluation, namespace string,
-) (*unstructured.Unstructured, error) {
-	manifest := &unstructured.Unstructured{}
-	if o.spec.SourceRef != nil {
-		manifest = IdentityOfCopy(o.spec.SourceRef, namespace)
-	} else {
-		value, _, err := o.manifest.render(ctx, in)
-		if err != nil {
-			return nil, err
-		}
-		content, ok := value.(map[string]any)
-		if !ok {
-			return nil, errors.New(msgNotAnObject)
-		}
-		manifest.Object = content
-	}
-	if metadata, ok := manifest.Object[keyMetadata].(map[string]any); ok {
+	if metadata, ok := content[keyMetadata].(map[string]any); ok {
 		metadata[keyNamespace] = namespace
 		in.addMetadata(metadata)
 	}
-	return manifest, in.converter.budget.spend(in.metadataSize)
+	manifest := &unstructured.Unstructured{Object: content}
+	if err := CheckManifest(manifest, namespace); err != nil {
+		return nil, &Error{Reason: v1alpha1.ReasonInvalidObject, Err: err}
+	}
+	return manifest, nil
 }
 
 // addMetadata adds the labels and annotations of all objects that the metadata of one object do not have.
@@ -287,60 +264,23 @@ func IdentityOfCopy(source *v1alpha1.TemplateSourceReference, namespace string) 
 	manifest.SetAPIVersion(corev1.SchemeGroupVersion.String())
 	manifest.SetKind(source.Kind)
 	manifest.SetName(source.Name)
-	if namespace != "" {
-		manifest.SetNamespace(namespace)
-	}
+	manifest.SetNamespace(namespace)
 	return manifest
 }
 
-// identity identifies an object in a Namespace.
-type identity struct {
-	kind schema.GroupKind
-	name string
+// ranks are the positions of kinds before and after all other kinds in the order of application. Objects come after
+// those that they depend on or that restrict them. Permissions come last: their subjects can do nothing before the
+// restrictions are there.
+var ranks = map[schema.GroupKind]int{
+	{Kind: "ServiceAccount"}: -5,
+	{Kind: "Secret"}:         -4,
+	{Kind: "ConfigMap"}:      -4,
+	{Kind: "LimitRange"}:     -3,
+	{Kind: "ResourceQuota"}:  -2,
+	{Group: "networking.k8s.io", Kind: "NetworkPolicy"}: -1,
+	{Group: rbacv1.GroupName, Kind: "Role"}:             1,
+	{Group: rbacv1.GroupName, Kind: "RoleBinding"}:      2,
 }
-
-func (o *object) identity(manifest *unstructured.Unstructured) identity {
-	if manifest == nil {
-		return identity{kind: o.kind, name: o.name}
-	}
-	return identity{kind: o.kind, name: manifest.GetName()}
-}
-
-// Ranks of kinds in the order of application. Objects come after those that they depend on or that
-// restrict them. Permissions come last: their subjects can do nothing before the restrictions are there.
-const (
-	rankServiceAccount = iota
-	rankData
-	rankLimitRange
-	rankQuota
-	rankNetworkPolicy
-	rankOther
-	rankRole
-	rankRoleBinding
-)
 
 // Rank returns the position of a kind in the order of application.
-func Rank(kind schema.GroupKind) int {
-	switch kind {
-	case schema.GroupKind{Kind: "ServiceAccount"}:
-		return rankServiceAccount
-	case schema.GroupKind{Kind: kindSecret}, schema.GroupKind{Kind: "ConfigMap"}:
-		return rankData
-	case schema.GroupKind{Kind: "LimitRange"}:
-		return rankLimitRange
-	case schema.GroupKind{Kind: "ResourceQuota"}:
-		return rankQuota
-	case schema.GroupKind{Group: "networking.k8s.io", Kind: "NetworkPolicy"}:
-		return rankNetworkPolicy
-	case schema.GroupKind{Group: "rbac.authorization.k8s.io", Kind: "Role"}:
-		return rankRole
-	case schema.GroupKind{Group: "rbac.authorization.k8s.io", Kind: "RoleBinding"}:
-		return rankRoleBinding
-	default:
-		return rankOther
-	}
-}
-
-func sortObjects(objects []object) {
-	slices.SortStableFunc(objects, func(a, b object) int { return cmp.Compare(Rank(a.kind), Rank(b.kind)) })
-}
+func Rank(kind schema.GroupKind) int { return ranks[kind] }

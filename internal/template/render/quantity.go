@@ -41,7 +41,8 @@ func quantities() []cel.EnvOption {
 func parseQuantity(value ref.Val) (*resource.Quantity, error) {
 	text, _ := value.(types.String)
 	if !boundedQuantity.MatchString(string(text)) {
-		return nil, fmt.Errorf(msgQuantity, abbreviate(string(text)))
+		return nil, fmt.Errorf("%q is not a quantity with at most 32 digits and an exponent of at most 99",
+			abbreviate(string(text)))
 	}
 	quantity, err := resource.ParseQuantity(string(text))
 	return &quantity, err

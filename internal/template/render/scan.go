@@ -4,6 +4,8 @@
 package render
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"strings"
 )
@@ -19,6 +21,8 @@ var errUnterminated = errors.New(`"${" has no matching "}"; write "$${" for a li
 type segment struct {
 	text       string
 	expression bool
+	// compiled is the expression, once it is compiled.
+	compiled *expression
 }
 
 // split returns the parts of a string.
@@ -31,34 +35,53 @@ func split(text string) ([]segment, error) {
 			literal.Reset()
 		}
 	}
-	for text != "" {
-		start := strings.IndexByte(text, '$')
+	for {
+		start := strings.Index(text, exprStart)
 		if start < 0 {
-			break
-		}
-		literal.WriteString(text[:start])
-		text = text[start:]
-		switch {
-		case strings.HasPrefix(text, escaped):
-			literal.WriteString(exprStart)
-			text = text[len(escaped):]
-		case strings.HasPrefix(text, exprStart):
-			text = text[len(exprStart):]
-			end := expressionEnd(text)
-			if end < 0 {
-				return nil, errUnterminated
-			}
+			literal.WriteString(text)
 			flush()
-			segments = append(segments, segment{text: text[:end], expression: true})
-			text = text[end+1:]
-		default:
-			literal.WriteByte('$')
-			text = text[1:]
+			return segments, nil
 		}
+		before, after := text[:start], text[start+len(exprStart):]
+		if strings.HasSuffix(text[:start+len(exprStart)], escaped) {
+			literal.WriteString(before[:start-1] + exprStart)
+			text = after
+			continue
+		}
+		literal.WriteString(before)
+		flush()
+		end := expressionEnd(after)
+		if end < 0 {
+			return nil, errUnterminated
+		}
+		segments = append(segments, segment{text: after[:end], expression: true})
+		text = after[end+1:]
 	}
-	literal.WriteString(text)
-	flush()
-	return segments, nil
+}
+
+// Literal returns the value of a string in a template; empty and false if it contains an expression.
+func Literal(text string) (string, bool) {
+	segments, err := split(text)
+	if err != nil {
+		return "", false
+	}
+	return literalOf(segments)
+}
+
+func literalOf(segments []segment) (string, bool) {
+	switch {
+	case len(segments) == 0:
+		return "", true
+	case len(segments) > 1 || segments[0].expression:
+		return "", false
+	}
+	return segments[0].text, true
+}
+
+// IsLiteral reports whether no string in a value contains an expression, or an escaped one.
+func IsLiteral(value any) bool {
+	encoded, err := json.Marshal(value)
+	return err == nil && !bytes.Contains(encoded, []byte(exprStart))
 }
 
 // expressionEnd returns the position of the brace that ends an expression, or -1. Braces in strings and
@@ -80,7 +103,11 @@ func expressionEnd(text string) int {
 		case isIdentifier(c):
 			i = skipIdentifier(text, i)
 		case strings.HasPrefix(text[i:], "//"):
-			i = skipComment(text, i)
+			if end := strings.IndexByte(text[i:], '\n'); end >= 0 {
+				i += end
+			} else {
+				i = len(text)
+			}
 		default:
 			i++
 		}
@@ -115,13 +142,6 @@ func skipString(text string, i int, raw bool) int {
 		} else if strings.HasPrefix(text[i:], quote) {
 			return i + len(quote)
 		}
-	}
-	return len(text)
-}
-
-func skipComment(text string, i int) int {
-	if end := strings.IndexByte(text[i:], '\n'); end >= 0 {
-		return i + end
 	}
 	return len(text)
 }

@@ -115,17 +115,18 @@ func (v *Validator) validate(
 		if !ok {
 			continue
 		}
-		warning, err := v.checkKind(path, manifest.GroupVersionKind())
-		if warning == "" && err == nil {
+		kind := manifest.GroupVersionKind()
+		_, err := v.resourceOf(kind)
+		var known *template.ReasonError
+		switch {
+		case errors.As(err, &known) && known.Reason == v1alpha1.ReasonInvalidObject: // It is not namespaced.
+			errs = append(errs, field.Invalid(path.Child("kind"), kind.Kind, err.Error()))
+		case err != nil:
+			warnings = append(warnings, fmt.Sprintf("%s: %v", path, err))
+		default:
 			if keys := schemas.unknownKeys(ctx, manifest); keys != "" {
-				warning = fmt.Sprintf("%s: %s", path, keys)
+				warnings = append(warnings, fmt.Sprintf("%s: %s", path, keys))
 			}
-		}
-		if warning != "" {
-			warnings = append(warnings, warning)
-		}
-		if err != nil {
-			errs = append(errs, err)
 		}
 	}
 	return warnings, errs
@@ -149,17 +150,4 @@ func (v *Validator) checkServiceAccount(ctx context.Context, name string) string
 		return ""
 	}
 	return fmt.Sprintf("ServiceAccount %q does not exist in namespace %q", name, v.systemNamespace)
-}
-
-// checkKind returns an error if a kind is not namespaced, and a warning if it is unknown.
-func (v *Validator) checkKind(path *field.Path, kind schema.GroupVersionKind) (string, *field.Error) {
-	_, err := v.resourceOf(kind)
-	var known *template.ReasonError
-	if errors.As(err, &known) && known.Reason == v1alpha1.ReasonInvalidObject {
-		return "", field.Invalid(path.Child("kind"), kind.Kind, err.Error())
-	}
-	if err != nil {
-		return fmt.Sprintf("%s: %v", path, err), nil
-	}
-	return "", nil
 }
