@@ -71,6 +71,8 @@ var baseEnvironment = sync.OnceValues(func() (*cel.Env, error) {
 		cel.Function(functionKey, cel.Overload(functionKey,
 			[]*cel.Type{cel.TypeParamType("T")}, cel.TypeParamType("T"),
 			cel.UnaryBinding(func(key ref.Val) ref.Val { return key }))),
+		cel.Function(functionRange, cel.Overload(functionRange,
+			[]*cel.Type{cel.TypeParamType("T")}, cel.TypeParamType("T"), cel.UnaryBinding(orderedRange))),
 	}, quantities()...)...)
 })
 

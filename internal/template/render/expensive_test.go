@@ -118,5 +118,5 @@ func TestExpensiveWithoutValues(t *testing.T) {
 	_, errs := render.Compile(configMap(map[string]any{"x": "${lists.range(1000).all(i, lists.range(1000).all(j, i + j >= 0))}"}))
 	g.Expect(errs).To(HaveLen(1))
 	g.Expect(errs[0].Error()).To(And(ContainSubstring("spec.objects[0].template.data.x"),
-		ContainSubstring("line 1, column 37: the expression costs more than 20000000")))
+		ContainSubstring("line 1, column 57: the expression costs more than 20000000")))
 }

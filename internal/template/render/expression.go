@@ -109,7 +109,7 @@ func (c *compiler) compile(source string) (*expression, error) {
 	if c.complexity += complexity(source, parsed); c.complexity > maxComplexity {
 		return nil, errTooComplex
 	}
-	meterKeys(parsed)
+	addCalls(parsed)
 	env, usesItem := c.env, false
 	compiled, issues := env.Check(parsed)
 	if issues.Err() != nil && c.hasItem {

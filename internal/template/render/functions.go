@@ -27,6 +27,8 @@ const (
 	// costFormat is the cost of an argument of format, and formatted the size of its escaped form per byte.
 	costFormat = 50000
 	formatted  = 8
+	// comparedPerCost is the number of bytes of strings that are compared at the cost of 1.
+	comparedPerCost = 64
 	// costCompilation is the cost of compiling an instruction of a regular expression, in matches.
 	costCompilation = 200
 )
@@ -59,6 +61,7 @@ var functions = map[string]cost{
 	operators.OptIndex:         nil,
 	operators.OptSelect:        nil,
 	functionKey:                length,
+	functionRange:              iteration,
 	"cel.@mapInsert":           mapInsert,
 	"size":                     length,
 	"dyn":                      nil,
@@ -312,6 +315,14 @@ func listRange(in *operands) int {
 
 func sorted(in *operands) int {
 	return linear(in) * bits.Len(uint(in.length(0)+1))
+}
+
+// iteration is the rule for what a loop iterates over. The keys of a map are sorted: strings are compared fast.
+func iteration(in *operands) int {
+	if _, isMap := in.values[0].(traits.Mapper); isMap {
+		return (length(in) + in.size(0)/comparedPerCost) * bits.Len(uint(in.length(0)+1))
+	}
+	return length(in)
 }
 
 func quantity(in *operands) int {

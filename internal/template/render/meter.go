@@ -5,6 +5,8 @@ package render
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 
 	"github.com/google/cel-go/cel"
@@ -20,8 +22,13 @@ import (
 // varMeter is the variable that contains the meter. Expressions cannot name it.
 const varMeter = "@meter"
 
-// functionKey is the function whose argument is a key of a map.
-const functionKey = "@key"
+// The functions that expressions call without naming them.
+const (
+	// functionKey has a key of a map as its argument.
+	functionKey = "@key"
+	// functionRange has what a loop iterates over as its argument.
+	functionRange = "@range"
+)
 
 var (
 	errExpensive    = fmt.Errorf("the expression costs more than %d", maxCost)
@@ -216,25 +223,25 @@ func flat(value ref.Val) ref.Val {
 	return types.NewRefValList(types.DefaultTypeAdapter, elements)
 }
 
-// meterKeys makes each computed key of a map the argument of a call, so that it is metered: CEL needs time for each of
-// its bytes, but an access to a map is no call.
-func meterKeys(parsed *cel.Ast) {
+// addCalls makes each computed key of a map, and what each loop iterates over, the argument of a call: an access to a
+// map is no call, but CEL needs time for each byte of the key, and a loop iterates over a map in a random order.
+func addCalls(parsed *cel.Ast) {
 	tree := parsed.NativeRep()
 	id := ast.MaxID(tree)
-	meterKey := func(key ast.Expr) {
-		if key.Kind() == ast.LiteralKind {
+	addCall := func(function string, node ast.Expr) {
+		if node.Kind() == ast.LiteralKind {
 			return
 		}
-		position, _ := tree.SourceInfo().GetOffsetRange(key.ID())
+		position, _ := tree.SourceInfo().GetOffsetRange(node.ID())
 		factory := ast.NewExprFactory()
-		argument := factory.CopyExpr(key)
+		argument := factory.CopyExpr(node)
 		argument.RenumberIDs(func(original int64) int64 {
-			if original == key.ID() {
+			if original == node.ID() {
 				return id
 			}
 			return original
 		})
-		key.SetKindCase(factory.NewCall(key.ID(), functionKey, argument))
+		node.SetKindCase(factory.NewCall(node.ID(), function, argument))
 		tree.SourceInfo().SetOffsetRange(id, position)
 		id++
 	}
@@ -242,12 +249,44 @@ func meterKeys(parsed *cel.Ast) {
 		switch node.Kind() {
 		case ast.CallKind:
 			if name := node.AsCall().FunctionName(); name == operators.Index || name == operators.OptIndex {
-				meterKey(node.AsCall().Args()[1])
+				addCall(functionKey, node.AsCall().Args()[1])
 			}
+		case ast.ComprehensionKind:
+			addCall(functionRange, node.AsComprehension().IterRange())
 		case ast.MapKind:
 			for _, entry := range node.AsMap().Entries() {
-				meterKey(entry.AsMapEntry().Key())
+				addCall(functionKey, entry.AsMapEntry().Key())
 			}
 		}
 	}))
+}
+
+// sortedMap is a map whose keys are sorted.
+type sortedMap struct{ traits.Mapper }
+
+// Iterator implements traits.Iterable.
+func (m sortedMap) Iterator() traits.Iterator {
+	var keys []ref.Val
+	for it := m.Mapper.Iterator(); it.HasNext() == types.True; {
+		keys = append(keys, it.Next())
+	}
+	slices.SortFunc(keys, compareKeys)
+	return types.NewRefValList(types.DefaultTypeAdapter, keys).(traits.Iterable).Iterator()
+}
+
+// compareKeys orders keys of maps by type and value.
+func compareKeys(a, b ref.Val) int {
+	if order := strings.Compare(a.Type().TypeName(), b.Type().TypeName()); order != 0 {
+		return order
+	}
+	order, _ := a.(traits.Comparer).Compare(b).(types.Int)
+	return int(order)
+}
+
+// orderedRange returns what a loop iterates over, in an order that depends only on its content.
+func orderedRange(value ref.Val) ref.Val {
+	if values, ok := value.(traits.Mapper); ok {
+		return sortedMap{values}
+	}
+	return value
 }

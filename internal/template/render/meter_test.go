@@ -4,6 +4,7 @@
 package render
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"runtime"
@@ -29,6 +30,7 @@ var calls = map[string][]string{
 	"_+_":                {"long + long", "many + many", "bytes(long) + bytes(long)", "1 + 2"},
 	"@in":                {"long in many", "long in {long: 1}", "3 in many.map(c, 1)"},
 	"@key":               {"{'a': 1}[?long].hasValue()", "{long: 1}", "{'a': true}[long] || true", "many[many.size() - 1]"},
+	"@range":             {"many.all(c, true)", "{long: 1}.all(c, true)", "{long: 1, long + 'x': 2}.all(c, true)"},
 	"cel.@mapInsert":     {"many.transformMap(i, c, c)", "many.transformMapEntry(i, c, {string(i): c})"},
 	"size":               {"long.size()", "size(bytes(long))"},
 	"bool":               {"bool(long) || true"},
@@ -196,4 +198,32 @@ func TestMeterIsNotIgnored(t *testing.T) {
 	in, compiled := compileForTest(g, "many.all(c, many.all(d, c != 'b') || true) || true")
 	_, err := compiled.evaluate(context.Background(), in)
 	g.Expect(err).To(MatchError(errExpensive))
+}
+
+// TestLoopsAreOrdered shows that the result of a loop over a map is the same in each evaluation.
+func TestLoopsAreOrdered(t *testing.T) {
+	const values = "{'d': 1, 'b': 2, 'a': 3, 'c': 4, 'e': 5, 'f': 6}"
+	for _, source := range []string{
+		values + ".map(k, k)", values + ".filter(k, true)", values + ".transformList(k, v, k)",
+		"dyn(" + values + ").map(k, k)", values + ".transformMap(k, v, v).map(k, k)",
+	} {
+		t.Run(source, func(t *testing.T) {
+			g := NewWithT(t)
+			in, compiled := compileForTest(g, source+".map(k, string(k)) == ['a', 'b', 'c', 'd', 'e', 'f']")
+			for range 30 {
+				value, err := compiled.evaluate(context.Background(), in)
+				g.Expect(err).NotTo(HaveOccurred())
+				g.Expect(value).To(Equal(types.True))
+			}
+		})
+	}
+}
+
+func TestCompareKeys(t *testing.T) {
+	ordered := []ref.Val{types.False, types.True, types.Int(-2), types.Int(1), types.String("a"), types.String("b"), types.Uint(0)}
+	for i, a := range ordered {
+		for j, b := range ordered {
+			NewWithT(t).Expect(compareKeys(a, b)).To(Equal(cmp.Compare(i, j)))
+		}
+	}
 }
