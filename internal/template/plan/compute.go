@@ -4,7 +4,6 @@
 package plan
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 
@@ -54,7 +53,9 @@ func (p *Plan) begin() {
 		return
 	}
 	p.elapsed = elapsedSince(&p.Memory.FirstPass, p.Now)
-	if !slices.ContainsFunc(p.Applicable, func(s TemplateSnapshot) bool { return hasDeadline(s.Template) }) {
+	if !slices.ContainsFunc(p.Applicable, func(s TemplateSnapshot) bool {
+		return s.Template.Spec.Initialization.EffectiveTimeoutSeconds != nil
+	}) {
 		return
 	}
 	p.turnStart = initialization.TurnStart(p.Namespace, v1alpha1.TemplatesInitializer, p.Now)
@@ -67,8 +68,7 @@ func (p *Plan) begin() {
 func (p *Plan) addTemplate(s *TemplateSnapshot) {
 	tmpl, recorded := s.Template, p.State[s.Template.Name]
 	p.templates = append(p.templates, templatePlan{
-		NamespaceTemplate: tmpl, choice: s.Choice, contents: s.Contents, isPartial: s.IsPartial, failureCheck: none,
-		outcome: TemplateOutcome{
+		NamespaceTemplate: tmpl, TemplateSnapshot: s, failureCheck: none, outcome: TemplateOutcome{
 			Template: tmpl.Name, UID: tmpl.UID, Generation: tmpl.Generation, Revision: s.Choice.Revision,
 			IsCanary: IsCanary(&tmpl.Spec.Rollout, p.Namespace),
 		},
@@ -152,23 +152,12 @@ func (p *Plan) decide(index int, observed ObjectSnapshot) object {
 // checkSynced returns why nothing is decided: a watch has just started. After syncTimeout, this is a problem of the
 // template, and other templates are applied.
 func (p *Plan) checkSynced() error {
-	var unsynced error
-	for i := range p.Applicable {
-		errs := []error{p.Applicable[i].Unknown}
-		for _, o := range p.templates[i].objects {
-			errs = append(errs, o.err)
-		}
-		for _, err := range errs {
-			if unsynced == nil && errors.Is(err, template.ErrNotSynced) {
-				unsynced = err
-			}
-		}
-	}
-	if unsynced == nil || elapsedSince(&p.Memory.UnsyncedSince, p.Now) >= syncTimeout {
+	isUnsynced := slices.ContainsFunc(p.templates, func(t templatePlan) bool { return t.outcome.isUnsynced() })
+	if !isUnsynced || elapsedSince(&p.Memory.UnsyncedSince, p.Now) >= syncTimeout {
 		return nil
 	}
 	p.RetryAfter = SyncRetry
-	return unsynced
+	return template.ErrNotSynced
 }
 
 // writeMetadata plans one request for the labels and annotations of a template. Those that have the value already are
@@ -187,9 +176,16 @@ func (p *Plan) writeMetadata(t *templatePlan) {
 			o.write = len(p.Operations)
 		}
 	}
-	if len(changes) > 0 {
-		p.add(p.operation(t.NamespaceTemplate, t.choice).setMetadata(changes, p.isInitializing))
+	if len(changes) == 0 {
+		return
 	}
+	// Another client can have changed the Namespace meanwhile, which can be the reason for the changes. In a new
+	// Namespace, other values are replaced in any case, and the conditions change often.
+	version := p.Namespace.ResourceVersion
+	if p.isInitializing {
+		version = ""
+	}
+	p.add(p.operation(t.NamespaceTemplate, t.Choice).setMetadata(changes, version))
 }
 
 // writeObjects plans the operations for the objects of a template that differ from it or, in a full pass, that can do
@@ -204,7 +200,7 @@ func (p *Plan) writeObjects(t *templatePlan) {
 		if o.action == NoAction && !mustCompare {
 			continue
 		}
-		operation := p.operation(t.NamespaceTemplate, t.choice)
+		operation := p.operation(t.NamespaceTemplate, t.Choice)
 		operation.Object, operation.own, operation.action = o.ObjectSnapshot, o.own, o.action
 		operation.round = p.Memory.Rounds.check(o.Key(), o.own, t.Spec.Sync.ConflictPolicy, p.Now)
 		operation.owner = t.Name

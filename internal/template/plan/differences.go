@@ -54,10 +54,7 @@ func (c *conclusion) recordDifference(o *object, fields []string) {
 		delete(c.Memory.Differences, o.Key())
 		return
 	}
-	if c.Memory.Differences == nil {
-		c.Memory.Differences = map[template.ObjectKey]difference{}
-	}
-	c.Memory.Differences[o.Key()] = difference{fields, c.Now}
+	put(&c.Memory.Differences, o.Key(), difference{fields, c.Now})
 }
 
 // reportDifference adds a problem if an object differs from the template although it was applied. It delays no
@@ -85,7 +82,7 @@ func (c *conclusion) reportDifference(t *templatePlan, o *object) {
 // what the API server writes in another form, are no differences.
 func Differences(manifest, applied *unstructured.Unstructured, templateName string) []string {
 	c := &comparison{}
-	set := claimOf(applied.GetManagedFields(), template.FieldManager(templateName))
+	set := claims(applied.GetManagedFields(), claimsOf(templateName))
 	for _, key := range slices.Sorted(maps.Keys(manifest.Object)) {
 		switch key {
 		case "apiVersion", "kind":
@@ -98,18 +95,11 @@ func Differences(manifest, applied *unstructured.Unstructured, templateName stri
 	return c.fields
 }
 
-func metadataOf(object *unstructured.Unstructured) (wanted map[string]any) {
-	wanted = map[string]any{}
-	for key, values := range map[string]map[string]string{
-		"labels": object.GetLabels(), "annotations": object.GetAnnotations(),
-	} {
-		converted := map[string]any{}
-		for name, value := range values {
-			converted[name] = value
-		}
-		wanted[key] = converted
-	}
-	return wanted
+// metadataOf returns the labels and annotations of an object.
+func metadataOf(object *unstructured.Unstructured) map[string]any {
+	labels, _, _ := unstructured.NestedMap(object.Object, "metadata", "labels")
+	annotations, _, _ := unstructured.NestedMap(object.Object, "metadata", "annotations")
+	return map[string]any{"labels": labels, "annotations": annotations}
 }
 
 // comparison collects the paths of different fields.

@@ -117,14 +117,8 @@ func (o Operation) replaced(isGone bool, kept string, err error) Operation {
 	return o.apply()
 }
 
-// setMetadata changes labels and annotations of the Namespace. If another client has changed the Namespace meanwhile,
-// which can be the reason for the change, the result is ErrUnconfirmed. In a new Namespace, other values are replaced
-// in any case, and the conditions change often.
-func (o Operation) setMetadata(changes MetadataChanges, isInitializing bool) Operation {
-	version := o.Namespace.ResourceVersion
-	if isInitializing {
-		version = ""
-	}
+// setMetadata changes labels and annotations of a version of the Namespace; of any version if it is empty.
+func (o Operation) setMetadata(changes MetadataChanges, version string) Operation {
 	return o.send(setMetadata, Request{
 		Verb: SetMetadata, FieldManager: template.FieldManager(o.Template.Name), Changes: changes, ResourceVersion: version,
 	})
@@ -136,6 +130,8 @@ func (o Operation) afterSetMetadata(r Response) Operation {
 		return o.done(ErrUnconfirmed)
 	case r.Err != nil:
 		return o.done(r.Err)
+	case o.removed != nil:
+		o.Result.Writes = append(o.Result.Writes, ActionDelete)
 	}
 	o.Result.Namespace = r.Metadata
 	return o.done(nil)
@@ -152,17 +148,7 @@ func (o Operation) afterFindMetadata(r Response) Operation {
 	if o.Result.Kept = checkMetadataMark(o.Template, *o.removed, r.Namespace); o.Result.Kept != "" {
 		return o.done(nil)
 	}
-	return o.send(removeMetadata, Request{
-		Verb: SetMetadata, FieldManager: template.FieldManager(o.Template.Name),
-		Changes: MetadataChanges{o.removed.Key(): nil}, ResourceVersion: r.Namespace.ResourceVersion,
-	})
-}
-
-func (o Operation) afterRemoveMetadata(r Response) Operation {
-	if r.Err == nil {
-		o.Result.Writes = append(o.Result.Writes, ActionDelete)
-	}
-	return o.afterSetMetadata(r)
+	return o.setMetadata(MetadataChanges{o.removed.Key(): nil}, r.Namespace.ResourceVersion)
 }
 
 // checkEffective finds whether an object of a new Namespace is effective. Before the initialization fails because it is

@@ -53,20 +53,6 @@ func (o Ownership) CheckExisting(
 	return found.IsCrowded, nil
 }
 
-// checkReplacement returns a problem unless an object may be deleted and created again, after the API server has
-// rejected its change, but not the object.
-func (o Ownership) checkReplacement(wanted *ObjectSnapshot, rejected error) error {
-	isAllowed, reason := o.mayReplace(wanted.Key().Kind)
-	if isAllowed && !namesField(rejected) {
-		// The name with which the object is valid can matter to an admission policy, which then also rejects the new object.
-		isAllowed, reason = false, "an admission policy or webhook rejects the change"
-	}
-	if isAllowed {
-		return nil
-	}
-	return immutable(wanted, reason, rejected)
-}
-
 // immutable returns the problem of an object that cannot be changed and is not replaced.
 func immutable(wanted *ObjectSnapshot, reason string, rejected error) error {
 	return template.Problemf(v1alpha1.ReasonFieldImmutable, "%s cannot be changed, and is not replaced, because %s; the "+
@@ -90,9 +76,7 @@ const maxReleases = 4
 // releasesOf returns the other templates that have set fields of an object. When a template applies an object for the
 // first time, the object has moved from them. Later, other field managers of templates are like those of any other
 // client.
-func releasesOf(
-	wanted *ObjectSnapshot, applied *metav1.PartialObjectMetadata, name string,
-) ([]string, error) {
+func releasesOf(wanted *ObjectSnapshot, applied *metav1.PartialObjectMetadata, name string) ([]string, error) {
 	var names []string
 	for _, entry := range applied.ManagedFields {
 		other, ok := strings.CutPrefix(entry.Manager, template.FieldManagerPrefix)
@@ -118,11 +102,6 @@ func (o Operation) isConfirmed(r Response) bool {
 		o.changes.isExpected(template.KindAnnotation.Kind, before.Annotations, now.Annotations) &&
 		r.Template.UID == o.Template.UID && r.Template.Generation == o.Template.Generation &&
 		(revision == "" || revision == template.Revision(&r.Template.Spec) || revision == o.Choice.Current)
-}
-
-// isForced reports whether the fields of other field managers are overridden when an object is applied.
-func isForced(decided Action, adopt v1alpha1.AdoptionPolicy) bool {
-	return decided != ActionCreate || adopt == v1alpha1.AdoptAlways
 }
 
 // otherName returns a name under which a dry run creates an object: whether the API server would create it shows

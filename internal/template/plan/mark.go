@@ -28,10 +28,7 @@ const (
 // operator has written it for the template. The managedFields, or the label with the annotation, suffice: users of the
 // namespace can remove some of these and fill the object, so that the operator can restore it only by replacing it.
 func checkMark(tmpl string, namespace, recorded types.UID, live *metav1.ObjectMeta) string {
-	manager := template.FieldManager(tmpl)
-	isApplied := slices.ContainsFunc(live.ManagedFields, func(entry metav1.ManagedFieldsEntry) bool {
-		return entry.Manager == manager && entry.Operation == metav1.ManagedFieldsOperationApply && entry.Subresource == ""
-	})
+	isApplied := slices.ContainsFunc(live.ManagedFields, claimsOf(tmpl))
 	isLabeled := live.Labels[v1alpha1.LabelManagedByTemplate] == tmpl &&
 		live.Annotations[v1alpha1.AnnotationNamespaceUID] == string(namespace)
 	switch {
@@ -41,7 +38,7 @@ func checkMark(tmpl string, namespace, recorded types.UID, live *metav1.ObjectMe
 		return keptRecreated
 	case !isApplied && !isLabeled:
 		return fmt.Sprintf("it has neither field manager %q nor label %s=%s with annotation %s",
-			manager, v1alpha1.LabelManagedByTemplate, tmpl, v1alpha1.AnnotationNamespaceUID)
+			template.FieldManager(tmpl), v1alpha1.LabelManagedByTemplate, tmpl, v1alpha1.AnnotationNamespaceUID)
 	}
 	return ""
 }

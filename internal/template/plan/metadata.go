@@ -41,14 +41,22 @@ func (p *Plan) checkMetadata(tmpl *v1alpha1.NamespaceTemplate, o *object) error 
 	return nil
 }
 
-// recordMetadata records that a label or annotation has the value of the template, and whether it was changed.
-func (c *conclusion) recordMetadata(o *object, isChanged bool) {
+// concludeMetadata records a label or annotation that has the value of the template.
+func (c *conclusion) concludeMetadata(t *templatePlan, o *object, result Result) {
+	switch {
+	case o.action == NoAction:
+		return
+	case result.Err != nil:
+		c.fail(t, o, result.Err)
+		return
+	}
 	key, own := o.Key(), &o.own
 	applied := &Observed{UID: c.Namespace.UID, NamespaceUID: c.Namespace.UID, Fields: o.Content}
-	if isChanged {
+	if o.write != none {
+		c.outcome.Writes = append(c.outcome.Writes, Write{t.Name, o.action})
 		c.Memory.Rounds.record(key, applied, true, c.Now)
 		if own.Current == nil {
-			c.Memory.addCreation(key, applied.UID)
+			put(&c.Memory.Created, key, applied.UID)
 			own.Created = applied.UID
 		}
 	}
@@ -75,18 +83,14 @@ func (m MetadataChanges) Of(kind string) map[string]*string {
 
 // isExpected reports whether labels or annotations differ from the earlier ones by nothing but some of the changes.
 func (m MetadataChanges) isExpected(kind string, before, now map[string]string) bool {
-	before = maps.Clone(before)
+	expected := maps.Collect(maps.All(before))
 	for key, value := range m.Of(kind) {
-		current, exists := now[key]
-		if value == nil && !exists {
-			delete(before, key)
-		}
-		if value != nil && exists && current == *value {
-			if before == nil {
-				before = map[string]string{}
-			}
-			before[key] = current
+		switch current, exists := now[key]; {
+		case value == nil && !exists:
+			delete(expected, key)
+		case value != nil && exists && current == *value:
+			expected[key] = current
 		}
 	}
-	return maps.Equal(before, now)
+	return maps.Equal(expected, now)
 }

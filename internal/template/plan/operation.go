@@ -78,12 +78,8 @@ type Result struct {
 	// Namespace is the Namespace after the operation has changed its metadata; nil if it has not.
 	Namespace *metav1.PartialObjectMetadata
 
-	// action is what was done in fact.
-	action Action
 	// round is what has prevented that the object was restored, with the description of the conflict.
 	round roundCheck
-	// isCounted is true if the operation restored what another client had changed.
-	isCounted bool
 	// isConfirmed is true if the API server has confirmed that the object is not effective.
 	isConfirmed bool
 }

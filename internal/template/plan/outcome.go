@@ -89,11 +89,9 @@ func (r Outcome) Blocking() *template.Problem {
 }
 
 // isUnsynced reports whether a watch has not listed all objects yet.
-func (r Outcome) isUnsynced() bool {
-	return slices.ContainsFunc(r.Templates, func(outcome TemplateOutcome) bool {
-		return slices.ContainsFunc(outcome.Problems, func(found template.Problem) bool {
-			return found.Reason == v1alpha1.ReasonWatchNotSynced
-		})
+func (o TemplateOutcome) isUnsynced() bool {
+	return slices.ContainsFunc(o.Problems, func(found template.Problem) bool {
+		return found.Reason == v1alpha1.ReasonWatchNotSynced
 	})
 }
 

@@ -84,13 +84,13 @@ func (o Ownership) IsAdopted(applied *metav1.PartialObjectMetadata) bool {
 	return applied.UID != o.Created && !isOwn
 }
 
-// mayReplace reports whether the operator may delete the object and create it again. If it may not, it returns why.
-func (o Ownership) mayReplace(kind schema.GroupKind) (bool, string) {
+// mustNotReplace returns why the operator must not delete the object and create it again; empty if it may.
+func (o Ownership) mustNotReplace(kind schema.GroupKind) string {
 	switch {
 	case o.creation() == "":
-		return false, "the operator has not created it"
+		return keptNotCreated
 	case !permissions.MayReplace(kind):
-		return false, "its deletion can delete data or stop a program"
+		return "its deletion can delete data or stop a program"
 	}
-	return true, ""
+	return ""
 }

@@ -60,12 +60,9 @@ type MetadataChanges map[template.ObjectKey]*string
 // templatePlan is what is done with a template.
 type templatePlan struct {
 	*v1alpha1.NamespaceTemplate
-	outcome  TemplateOutcome
-	choice   Choice
-	contents Contents
-	objects  []object
-	// isPartial is true if some objects are created only after the Namespace is initialized.
-	isPartial bool
+	*TemplateSnapshot
+	outcome TemplateOutcome
+	objects []object
 	// removal is nil if what the Namespace records is kept.
 	removal *removal
 	// failureCheck is the operation that confirms that the template has failed for too long; none if it has not.

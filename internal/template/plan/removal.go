@@ -11,8 +11,6 @@ import (
 	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/util/sets"
-
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/template"
 	"github.com/nslifecycle/nslifecycle/internal/template/render"
@@ -65,7 +63,7 @@ func (p *Plan) remove() {
 // retained are no longer recorded.
 func (p *Plan) removeObsolete(index int) {
 	t := &p.templates[index]
-	t.removal.obsolete = p.unneeded(p.State[t.Name], t.objects)
+	t.removal.obsolete = p.unneeded(p.State[t.Name])
 	var required []int
 	canApply := p.hasApplied(index, func(o object) bool {
 		if o.write != none {
@@ -84,7 +82,7 @@ func (p *Plan) removeObsolete(index int) {
 		}
 	}
 	var removable, deleted []template.ObjectState
-	removable, t.removal.remaining = p.removable(t.Name, t.contents, t.removal.obsolete)
+	removable, t.removal.remaining = p.removable(t.Name, t.Contents, t.removal.obsolete)
 	for _, object := range removable {
 		switch {
 		case template.MayRemove(t.NamespaceTemplate, object.Kind, desired):
@@ -93,12 +91,12 @@ func (p *Plan) removeObsolete(index int) {
 			t.removal.remaining = append(t.removal.remaining, object)
 		}
 	}
-	p.schedule(t.removal, p.operation(t.NamespaceTemplate, t.choice), deleted, required)
+	p.schedule(t.removal, p.operation(t.NamespaceTemplate, t.Choice), deleted, required)
 }
 
 // removeDeselected removes the objects of a template that no longer applies to the Namespace.
 func (p *Plan) removeDeselected(tmpl *v1alpha1.NamespaceTemplate) {
-	recorded, policy := p.State[tmpl.Name], template.RetentionPolicy(tmpl)
+	policy := template.RetentionPolicy(tmpl)
 	removed := removal{NamespaceTemplate: tmpl, confirmation: none}
 	isLongEnough := tmpl.DeletionTimestamp != nil || p.isAbsent(absenceKey{template: tmpl.Name})
 	switch {
@@ -106,7 +104,7 @@ func (p *Plan) removeDeselected(tmpl *v1alpha1.NamespaceTemplate) {
 		removed.isKept = true
 	case policy == v1alpha1.RetentionDelete:
 		var removable []template.ObjectState
-		removable, removed.remaining = p.removable(tmpl.Name, nil, p.unneeded(recorded, nil))
+		removable, removed.remaining = p.removable(tmpl.Name, nil, p.unneeded(p.State[tmpl.Name]))
 		p.schedule(&removed, p.operation(tmpl, Choice{}), removable, nil)
 	}
 	p.deselected = append(p.deselected, removed)
@@ -135,15 +133,9 @@ func (p *Plan) schedule(r *removal, operation Operation, objects []template.Obje
 }
 
 // unneeded returns the recorded objects that neither the template nor another one contains.
-func (p *Plan) unneeded(recorded template.Entry, objects []object) []template.ObjectState {
-	keys := sets.New[template.ObjectKey]()
-	for _, o := range objects {
-		keys.Insert(o.Key())
-	}
-	var found []template.ObjectState
+func (p *Plan) unneeded(recorded template.Entry) (found []template.ObjectState) {
 	for _, object := range recorded.Objects {
-		_, isClaimed := p.claims[object.Key()]
-		if !isClaimed && !keys.Has(object.Key()) {
+		if _, isClaimed := p.claims[object.Key()]; !isClaimed {
 			found = append(found, object)
 		}
 	}
