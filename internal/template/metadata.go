@@ -4,6 +4,8 @@
 package template
 
 import (
+	"maps"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -21,13 +23,7 @@ func WithOwnMetadata(
 	template string, namespace *corev1.Namespace, manifest *unstructured.Unstructured, isLocked bool,
 ) *unstructured.Unstructured {
 	manifest = manifest.DeepCopy()
-	labels, annotations := manifest.GetLabels(), manifest.GetAnnotations()
-	if labels == nil {
-		labels = map[string]string{}
-	}
-	if annotations == nil {
-		annotations = map[string]string{}
-	}
+	labels, annotations := maps.Collect(maps.All(manifest.GetLabels())), maps.Collect(maps.All(manifest.GetAnnotations()))
 	labels[v1alpha1.LabelManagedByTemplate] = template
 	if isLocked {
 		labels[v1alpha1.LabelLocked] = "true"
