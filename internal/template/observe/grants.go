@@ -57,14 +57,8 @@ type sample struct {
 	exists bool
 	// attributes are those of a request that the role permits, in no namespace; nil if it permits none for resources.
 	attributes *authorizationv1.ResourceAttributes
-	at         time.Time
-}
-
-func (s sample) lifetime() time.Duration {
-	if s.exists {
-		return sampleLifetime
-	}
-	return missingLifetime
+	// end is until when this is assumed not to change.
+	end time.Time
 }
 
 // Check returns a problem if a RoleBinding is not effective yet. A role without rules for resources
@@ -78,20 +72,28 @@ func (g *Grants) Check(
 	}
 	attributes := *found.attributes
 	attributes.Namespace = namespace.Name
-	for i, subject := range binding.Subjects {
-		if i == maxCheckedSubjects {
-			break
-		}
-		review := &authorizationv1.SubjectAccessReview{Spec: permissions.Review(subject, &attributes)}
-		if err := g.Client.Create(ctx, review); err != nil {
-			return fmt.Errorf("failed to review the access of %s %q: %w", subject.Kind, subject.Name, err)
-		}
-		if !review.Status.Allowed {
+	for _, subject := range binding.Subjects[:min(len(binding.Subjects), maxCheckedSubjects)] {
+		isAllowed, err := review(ctx, g.Client, subject, &attributes)
+		switch {
+		case err != nil:
+			return err
+		case !isAllowed:
 			return template.Problemf(v1alpha1.ReasonPermissionsNotGranted,
 				"waiting until the API server grants the permissions of RoleBinding %q", binding.Name)
 		}
 	}
 	return nil
+}
+
+// review reports whether the API server would allow a request of a subject.
+func review(
+	ctx context.Context, reviewer client.Client, subject rbacv1.Subject, attributes *authorizationv1.ResourceAttributes,
+) (bool, error) {
+	request := &authorizationv1.SubjectAccessReview{Spec: permissions.Review(subject, attributes)}
+	if err := reviewer.Create(ctx, request); err != nil {
+		return false, fmt.Errorf("failed to review the access of %s %q: %w", subject.Kind, subject.Name, err)
+	}
+	return request.Status.Allowed, nil
 }
 
 // role returns the decoded RoleBinding of a manifest, and what is known about its role. If the role does not exist, it
@@ -127,22 +129,23 @@ func (g *Grants) sample(ctx context.Context, namespace string, ref rbacv1.RoleRe
 	g.mutex.Lock()
 	known, ok := g.samples[ref.Name]
 	g.mutex.Unlock()
-	if !ok || g.Clock.Since(known.at) > known.lifetime() {
-		var roles rbacv1.ClusterRoleList
-		if err := g.Live.List(ctx, &roles, byName); err != nil {
-			return sample{}, fmt.Errorf("failed to read ClusterRole %q: %w", ref.Name, err)
-		}
-		known = sample{at: g.Clock.Now()}
-		for _, role := range roles.Items {
-			known.exists, known.attributes = true, sampleOf(role.Rules)
-		}
-		g.mutex.Lock()
-		if g.samples == nil {
-			g.samples = map[string]sample{}
-		}
-		g.samples[ref.Name] = known
-		g.mutex.Unlock()
+	if ok && !g.Clock.Now().After(known.end) {
+		return known, nil
 	}
+	var roles rbacv1.ClusterRoleList
+	if err := g.Live.List(ctx, &roles, byName); err != nil {
+		return sample{}, fmt.Errorf("failed to read ClusterRole %q: %w", ref.Name, err)
+	}
+	known = sample{end: g.Clock.Now().Add(missingLifetime)}
+	for _, role := range roles.Items {
+		known = sample{exists: true, attributes: sampleOf(role.Rules), end: g.Clock.Now().Add(sampleLifetime)}
+	}
+	g.mutex.Lock()
+	defer g.mutex.Unlock()
+	if g.samples == nil {
+		g.samples = map[string]sample{}
+	}
+	g.samples[ref.Name] = known
 	return known, nil
 }
 

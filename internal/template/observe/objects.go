@@ -102,18 +102,18 @@ func (o *Objects) ensure(ctx context.Context, kind schema.GroupVersionKind) erro
 	watched, ok := o.watched[kind]
 	if !ok {
 		found, err := o.cache.GetInformer(ctx, emptyObject(kind), cache.BlockUntilSynced(false))
-		if err != nil {
-			return fmt.Errorf("failed to watch %s: %w", kind.Kind, err)
-		}
 		informer, isShared := found.(toolscache.SharedIndexInformer)
-		if !isShared {
-			return fmt.Errorf("failed to watch %s: the informer is a %T", kind.Kind, found)
+		switch {
+		case err != nil:
+		case !isShared:
+			err = fmt.Errorf("the informer is a %T", found)
+		default:
+			_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+				AddFunc:    func(object any) { o.notify(kind, object) },
+				UpdateFunc: func(_, object any) { o.notify(kind, object) },
+				DeleteFunc: func(object any) { o.notifyDeleted(kind, object) },
+			})
 		}
-		_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-			AddFunc:    func(object any) { o.notify(kind, object) },
-			UpdateFunc: func(_, object any) { o.notify(kind, object) },
-			DeleteFunc: func(object any) { o.notifyDeleted(kind, object) },
-		})
 		if err != nil {
 			return fmt.Errorf("failed to watch %s: %w", kind.Kind, err)
 		}
@@ -136,23 +136,18 @@ func (o *Objects) retain(
 			isUnneededWatched = isUnneededWatched || !needed[kind]
 			continue
 		}
-		if needed[kind] {
-			o.notifyAll(watched)
+		if needed[kind] { // The deletions of its objects may not be observed.
+			for _, object := range watched.GetStore().List() {
+				if known, ok := object.(*cachedObject); ok {
+					o.changed(known.namespace())
+				}
+			}
 		}
 		// An object that the cache was not asked for cannot fail to be removed.
 		_ = o.cache.RemoveInformer(ctx, emptyObject(kind))
 		delete(o.watched, kind)
 	}
 	return isUnneededWatched
-}
-
-// notifyAll calls changed for all objects of a kind whose watch ends, because their deletions may not be observed.
-func (o *Objects) notifyAll(watched *watch) {
-	for _, object := range watched.GetStore().List() {
-		if known, ok := object.(*cachedObject); ok {
-			o.changed(known.namespace())
-		}
-	}
 }
 
 func emptyObject(kind schema.GroupVersionKind) client.Object {

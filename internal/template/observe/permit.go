@@ -5,7 +5,6 @@ package observe
 
 import (
 	"context"
-	"fmt"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -14,7 +13,6 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/template"
-	"github.com/nslifecycle/nslifecycle/internal/template/permissions"
 )
 
 // The operator watches the objects of templates with its own permissions, which a ClusterRole grants for the types that
@@ -52,13 +50,13 @@ func (p *Permissions) Permit(
 	}
 	account := tmpl.Spec.ServiceAccountName
 	subject := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: p.SystemNamespace, Name: account}
-	review := &authorizationv1.SubjectAccessReview{Spec: permissions.Review(subject, &authorizationv1.ResourceAttributes{
+	isAllowed, err := review(ctx, p.Client, subject, &authorizationv1.ResourceAttributes{
 		Namespace: namespace, Verb: verb, Group: resource.Group, Resource: resource.Resource, Name: name,
-	})}
-	if err := p.Client.Create(ctx, review); err != nil {
-		return fmt.Errorf("failed to review the access of ServiceAccount %q: %w", account, err)
-	}
-	if !review.Status.Allowed {
+	})
+	switch {
+	case err != nil:
+		return err
+	case !isAllowed:
 		return template.Problemf(v1alpha1.ReasonForbidden,
 			"ServiceAccount %q cannot %s %s %q in namespace %q", account, verb, resource, name, namespace)
 	}

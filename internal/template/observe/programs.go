@@ -64,8 +64,8 @@ type compiled struct {
 
 func compile(revision string, spec *v1alpha1.NamespaceTemplateSpec) *compiled {
 	result := &compiled{
-		revision: revision, account: spec.ServiceAccountName, parameters: spec.Parameters, kinds: kindsOf(spec),
-		size: templateset.Size(spec), contents: plan.Contents{},
+		revision: revision, account: spec.ServiceAccountName, parameters: spec.Parameters, size: templateset.Size(spec),
+		contents: plan.Contents{},
 	}
 	result.labels, result.annotations = templateset.Values(spec)
 	for _, label := range result.labels {
@@ -75,15 +75,24 @@ func compile(revision string, spec *v1alpha1.NamespaceTemplateSpec) *compiled {
 		result.contents[template.ObjectKey{Kind: template.KindAnnotation, Name: annotation.Key}] = sets.Empty{}
 	}
 	for _, object := range spec.Objects {
+		manifest, ok := template.ManifestOf(object)
 		if object.SourceRef != nil {
 			result.copies = append(result.copies, *object.SourceRef)
-			result.contents[template.KeyOf(render.IdentityOfCopy(object.SourceRef, ""))] = sets.Empty{}
-		} else if manifest, ok := template.ManifestOf(object); ok {
-			key := template.KeyOf(manifest)
-			key.Name, _ = render.Literal(key.Name)
-			result.contents[key] = sets.Empty{}
+			manifest, ok = render.IdentityOfCopy(object.SourceRef, ""), true
+		}
+		if !ok {
+			continue
+		}
+		key, kind := template.KeyOf(manifest), manifest.GroupVersionKind()
+		key.Name, _ = render.Literal(key.Name)
+		result.contents[key] = sets.Empty{}
+		if !slices.Contains(result.kinds, kind) {
+			result.kinds = append(result.kinds, kind)
 		}
 	}
+	slices.SortFunc(result.kinds, func(a, b schema.GroupVersionKind) int {
+		return strings.Compare(a.String(), b.String())
+	})
 	result.program, result.errors = render.Compile(spec)
 	return result
 }
@@ -127,23 +136,6 @@ func (p *Programs) of(tmpl *v1alpha1.NamespaceTemplate) *programs {
 	}
 	known.generation = tmpl.Generation
 	return known
-}
-
-// kindsOf returns the kinds of the objects of a template, sorted.
-func kindsOf(spec *v1alpha1.NamespaceTemplateSpec) []schema.GroupVersionKind {
-	var kinds []schema.GroupVersionKind
-	for _, object := range spec.Objects {
-		manifest, ok := template.ManifestOf(object)
-		kind := manifest.GroupVersionKind()
-		if object.SourceRef != nil {
-			kind, ok = corev1.SchemeGroupVersion.WithKind(object.SourceRef.Kind), true
-		}
-		if ok && !slices.Contains(kinds, kind) {
-			kinds = append(kinds, kind)
-		}
-	}
-	slices.SortFunc(kinds, func(a, b schema.GroupVersionKind) int { return strings.Compare(a.String(), b.String()) })
-	return kinds
 }
 
 // keep keeps an old revision.
