@@ -131,13 +131,15 @@ func isUnobserved(object client.Object) bool {
 	return ok && current.Status.ObservedGeneration != current.Generation
 }
 
+// enqueueUsersOf enqueues the templates that use a ServiceAccount, and their Namespaces.
 func (r *TemplateReconciler) enqueueUsersOf(ctx context.Context, account client.Object, _ bool, queue requestQueue) {
 	var templates v1alpha1.NamespaceTemplateList
 	// The cache cannot fail after it has synced.
 	_ = r.List(ctx, &templates, client.UnsafeDisableDeepCopy)
 	for i := range templates.Items {
-		if templates.Items[i].Spec.ServiceAccountName == account.GetName() {
-			queue.Add(requestFor(templates.Items[i].Name))
+		if current := &templates.Items[i]; current.Spec.ServiceAccountName == account.GetName() {
+			queue.Add(requestFor(current.Name))
+			enqueueConcerned(ctx, r.Client, r.Namespaces, current)
 		}
 	}
 }

@@ -21,7 +21,6 @@ import (
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -29,7 +28,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
@@ -87,8 +85,6 @@ type TemplatedNamespaceReconciler struct {
 	Clock    clock.PassiveClock
 	// Exempt are the names of the Namespaces to which no template is applied.
 	Exempt []string
-	// ServiceAccounts watches the ServiceAccounts in the system namespace.
-	ServiceAccounts cache.Cache
 	// Workers is the number of new Namespaces that are reconciled concurrently.
 	Workers int
 	// Requests enqueues Namespaces, and Templates those whose status must be updated.
@@ -120,10 +116,6 @@ func (r *TemplatedNamespaceReconciler) SetupWithManager(mgr ctrl.Manager) error 
 			},
 			DeleteFunc: func(ctx context.Context, e event.DeleteEvent, _ requestQueue) { r.enqueue(ctx, e.Object) },
 		}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		WatchesRawSource(source.Kind[client.Object](r.ServiceAccounts, &corev1.ServiceAccount{}, handlerFor(
-			func(ctx context.Context, account client.Object, _ bool, _ requestQueue) {
-				r.enqueueUsersOf(ctx, account)
-			}))).
 		WithOptions(r.options(max(1, r.Workers/newPerInitializedWorker))).
 		Complete(untilStopped(r.reconciler(true)))
 }
@@ -396,35 +388,18 @@ func recordsTemplate(namespace *corev1.Namespace, name string) bool {
 	return strings.Contains(namespace.Annotations[v1alpha1.AnnotationAppliedTemplates], `"`+name+`"`)
 }
 
-// enqueueUsersOf enqueues the Namespaces of the templates that use a ServiceAccount.
-func (r *TemplatedNamespaceReconciler) enqueueUsersOf(ctx context.Context, account client.Object) {
-	r.enqueueMatching(ctx, func(t *v1alpha1.NamespaceTemplate) bool {
-		return t.Spec.ServiceAccountName == account.GetName()
-	})
-}
-
 // EnqueueCopiesOf enqueues the templates that copy a source, and their Namespaces.
 func (r *TemplatedNamespaceReconciler) EnqueueCopiesOf(changed v1alpha1.TemplateSourceReference) {
-	r.enqueueMatching(context.Background(), func(t *v1alpha1.NamespaceTemplate) bool {
-		hasCopy := r.Programs.HasCopyOf(t, changed)
-		if hasCopy {
-			r.Templates.AddAfter(templateStatusInterval, t.Name) // Its status reports missing sources.
-		}
-		return hasCopy
-	})
-}
-
-func (r *TemplatedNamespaceReconciler) enqueueMatching(
-	ctx context.Context, matches func(*v1alpha1.NamespaceTemplate) bool,
-) {
 	var templates v1alpha1.NamespaceTemplateList
+	ctx := context.Background()
 	if err := r.List(ctx, &templates, client.UnsafeDisableDeepCopy); err != nil {
 		log.FromContext(ctx).Error(err, "Failed to list NamespaceTemplates")
 		return
 	}
 	for i := range templates.Items {
-		if matches(&templates.Items[i]) {
-			r.enqueue(ctx, &templates.Items[i])
+		if current := &templates.Items[i]; r.Programs.HasCopyOf(current, changed) {
+			r.Templates.AddAfter(templateStatusInterval, current.Name) // Its status reports missing sources.
+			r.enqueue(ctx, current)
 		}
 	}
 }

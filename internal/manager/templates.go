@@ -102,10 +102,9 @@ func setupTemplates(
 			Writer: writer, Permissions: observer.Permissions, Grants: observer.Grants, Writes: writes,
 			Live: mgr.GetAPIReader(), SystemNamespace: options.SystemNamespace,
 		},
-		Clock:           options.ServerClock,
-		Recorder:        mgr.GetEventRecorder(reportingController),
-		ServiceAccounts: system, Exempt: options.exempt(), Workers: options.TemplateWorkers,
-		Requests: namespaces, Templates: templates,
+		Clock:    options.ServerClock,
+		Recorder: mgr.GetEventRecorder(reportingController),
+		Exempt:   options.exempt(), Workers: options.TemplateWorkers, Requests: namespaces, Templates: templates,
 	}
 	observer.Sources = observe.NewSources(
 		sources, mgr.GetClient(), options.SourceNamespace, reconciler.EnqueueCopiesOf)
