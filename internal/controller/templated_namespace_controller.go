@@ -315,6 +315,9 @@ func (r *TemplatedNamespaceReconciler) publish(
 func (r *TemplatedNamespaceReconciler) report(
 	ctx context.Context, namespace *corev1.Namespace, outcome plan.Outcome,
 ) {
+	record := func(eventType, reason, note string) {
+		nsobject.RecordEvent(r.Recorder, namespace, eventType, reason, actionApplyTemplate, note)
+	}
 	problems, changed := r.Rollouts.Report(namespace, outcome)
 	for _, found := range problems {
 		if found.IsConflict() {
@@ -322,26 +325,21 @@ func (r *TemplatedNamespaceReconciler) report(
 		}
 		log.FromContext(ctx).Info("Failed to apply a template", "uid", namespace.UID, "template", found.Template,
 			"object", found.Object, "reason", found.Reason, "message", found.Message)
-		nsobject.RecordEvent(r.Recorder, namespace, corev1.EventTypeWarning, template.PrefixEvent+found.Reason,
-			actionApplyTemplate, found.String())
+		record(corev1.EventTypeWarning, template.PrefixEvent+found.Reason, found.String())
 	}
 	isComplete := outcome.Blocking() == nil
 	for _, applied := range outcome.Templates {
 		for _, found := range applied.TimedOut {
-			if !isComplete {
-				continue
+			if isComplete {
+				record(corev1.EventTypeWarning, reasonNotEffective, found.String())
 			}
-			nsobject.RecordEvent(r.Recorder, namespace, corev1.EventTypeWarning, reasonNotEffective, actionApplyTemplate,
-				found.String())
 		}
 	}
 	for _, found := range outcome.Kept {
-		nsobject.RecordEvent(r.Recorder, namespace, corev1.EventTypeNormal, template.PrefixEvent+found.Reason,
-			actionApplyTemplate, found.String())
+		record(corev1.EventTypeNormal, template.PrefixEvent+found.Reason, found.String())
 	}
 	for _, name := range outcome.Late {
-		nsobject.RecordEvent(r.Recorder, namespace, corev1.EventTypeWarning, reasonNotApplied, actionApplyTemplate,
-			fmt.Sprintf(noteNotApplied, name))
+		record(corev1.EventTypeWarning, reasonNotApplied, fmt.Sprintf(noteNotApplied, name))
 	}
 	r.Templates.AddAfter(templateStatusInterval, changed...)
 }

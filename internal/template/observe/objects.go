@@ -18,7 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apimachinery/pkg/types"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -66,9 +65,9 @@ func SystemCacheOptions(systemNamespace string) cache.Options {
 }
 
 func hasTemplate() labels.Selector {
-	requirement, err := labels.NewRequirement(v1alpha1.LabelManagedByTemplate, selection.Exists, nil)
+	selector, err := labels.Parse(v1alpha1.LabelManagedByTemplate)
 	utilruntime.Must(err)
-	return labels.NewSelector().Add(*requirement)
+	return selector
 }
 
 // newInformer omits the index by namespace, because objects are only read by name. It would be as large as the objects.

@@ -27,7 +27,7 @@ import (
 // maxOldPrograms is the number of old revisions of a template that remain compiled.
 const maxOldPrograms = 4
 
-// Programs compiles the revisions of templates, each once.
+// Programs compiles the generations of templates, and their earlier revisions, each once.
 type Programs struct {
 	Revisions *Revisions
 
@@ -122,19 +122,10 @@ func (p *Programs) of(tmpl *v1alpha1.NamespaceTemplate) *programs {
 		p.byUID[tmpl.UID] = known
 	}
 	revision := template.Revision(&tmpl.Spec)
-	// The revision does not depend on the selector.
-	size := templateset.Size(&tmpl.Spec)
-	if last := known.latest; last == nil || last.revision != revision || last.size != size {
-		if last != nil {
-			known.keep(last)
-		}
-		known.latest = compile(revision, &tmpl.Spec)
-	} else if last.account != tmpl.Spec.ServiceAccountName {
-		changed := *last
-		changed.account = tmpl.Spec.ServiceAccountName
-		known.latest = &changed
+	if known.latest != nil && known.latest.revision != revision {
+		known.keep(known.latest)
 	}
-	known.generation = tmpl.Generation
+	known.generation, known.latest = tmpl.Generation, compile(revision, &tmpl.Spec)
 	return known
 }
 

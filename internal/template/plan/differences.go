@@ -87,7 +87,7 @@ func Differences(manifest, applied *unstructured.Unstructured, templateName stri
 		switch key {
 		case "apiVersion", "kind":
 		case "metadata":
-			c.compareMaps(metadataOf(manifest), metadataOf(applied), "metadata", nil)
+			c.compareMaps(metadataOf(manifest), metadataOf(applied), "metadata", &fieldpath.Set{})
 		default:
 			c.compareField(manifest.Object, applied.Object, key, "", set)
 		}
@@ -105,7 +105,7 @@ func metadataOf(object *unstructured.Unstructured) map[string]any {
 // comparison collects the paths of different fields.
 type comparison struct{ fields []string }
 
-// compareField compares one field of two maps. The set has the fields that the template owns in them; it is nil in
+// compareField compares one field of two maps. The set has the fields that the template owns in them; it is empty in
 // elements of lists.
 func (c *comparison) compareField(wanted, found map[string]any, key, path string, set *fieldpath.Set) {
 	path, value := join(path, key), wanted[key]
@@ -117,12 +117,7 @@ func (c *comparison) compareField(wanted, found map[string]any, key, path string
 		return
 	}
 	element := fieldpath.PathElement{FieldName: &key}
-	isAtomic := set != nil && set.Members.Has(element)
-	var children *fieldpath.Set
-	if set != nil {
-		children = set.WithPrefix(element)
-	}
-	c.compare(value, current, path, isAtomic, children)
+	c.compare(value, current, path, set.Members.Has(element), set.WithPrefix(element))
 }
 
 func (c *comparison) compare(wanted, found any, path string, isAtomic bool, set *fieldpath.Set) {
@@ -163,7 +158,7 @@ func (c *comparison) compareLists(wanted, found []any, path string, isAtomic boo
 	for i, element := range wanted {
 		isEqual := func(current any) bool {
 			other := &comparison{}
-			other.compare(element, current, "", false, nil)
+			other.compare(element, current, "", false, &fieldpath.Set{})
 			return len(other.fields) == 0
 		}
 		if i < len(found) && isEqual(found[i]) || !isAtomic && slices.ContainsFunc(found, isEqual) {
@@ -171,7 +166,7 @@ func (c *comparison) compareLists(wanted, found []any, path string, isAtomic boo
 		}
 		position := fmt.Sprintf("%s[%d]", path, i)
 		if len(wanted) == len(found) {
-			c.compare(element, found[i], position, false, nil)
+			c.compare(element, found[i], position, false, &fieldpath.Set{})
 		} else {
 			c.fields = append(c.fields, position)
 		}

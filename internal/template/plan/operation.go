@@ -5,6 +5,7 @@ package plan
 
 import (
 	"errors"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -160,10 +161,5 @@ func (o Operation) IsDone() bool { return o.Request.Verb == "" }
 
 // IsReady reports whether all operations have succeeded on which this one depends.
 func (o Operation) IsReady(results []Result) bool {
-	for _, index := range o.After {
-		if results[index].Err != nil {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(o.After, func(index int) bool { return results[index].Err != nil })
 }

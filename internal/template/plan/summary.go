@@ -73,15 +73,11 @@ func (o TemplateOutcome) reported() []template.Problem {
 // ChangedTemplates returns the templates whose status or rollout changes with the outcomes of a Namespace, sorted.
 func ChangedTemplates(before, after []TemplateOutcome) []string {
 	changed := map[string]bool{}
-	compare := func(from, to []TemplateOutcome) {
-		for _, outcome := range from {
-			if !slices.ContainsFunc(to, outcome.isSame) {
-				changed[outcome.Template] = true
-			}
+	for _, outcome := range slices.Concat(before, after) {
+		if !slices.ContainsFunc(before, outcome.isSame) || !slices.ContainsFunc(after, outcome.isSame) {
+			changed[outcome.Template] = true
 		}
 	}
-	compare(before, after)
-	compare(after, before)
 	return slices.Sorted(maps.Keys(changed))
 }
 
