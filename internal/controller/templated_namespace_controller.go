@@ -80,7 +80,6 @@ type TemplatedNamespaceReconciler struct {
 	Programs *observe.Programs
 	Writes   *observe.Writes
 	Rollouts *observe.Rollouts
-	Limits   *observe.Limits
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
 	// Exempt are the names of the Namespaces to which no template is applied.
@@ -104,11 +103,11 @@ type TemplatedNamespaceReconciler struct {
 // controllers get all requests.
 func (r *TemplatedNamespaceReconciler) SetupWithManager(mgr ctrl.Manager) error {
 	r.retries = newRetryLimiter(firstTemplateRetry)
-	forNew := r.newBuilder(mgr).Named(templateInitializationControllerName)
-	if err := forNew.WithOptions(r.options(r.Workers)).Complete(untilStopped(r.reconciler(false))); err != nil {
+	forNew := r.newBuilder(mgr, templateInitializationControllerName, r.Workers)
+	if err := forNew.Complete(untilStopped(r.reconciler(false))); err != nil {
 		return err
 	}
-	return r.newBuilder(mgr).Named(templatedNamespaceControllerName).
+	return r.newBuilder(mgr, templatedNamespaceControllerName, max(1, r.Workers/newPerInitializedWorker)).
 		Watches(&v1alpha1.NamespaceTemplate{}, handler.Funcs{
 			CreateFunc: func(ctx context.Context, e event.CreateEvent, _ requestQueue) { r.enqueue(ctx, e.Object) },
 			UpdateFunc: func(ctx context.Context, e event.UpdateEvent, _ requestQueue) {
@@ -116,20 +115,16 @@ func (r *TemplatedNamespaceReconciler) SetupWithManager(mgr ctrl.Manager) error 
 			},
 			DeleteFunc: func(ctx context.Context, e event.DeleteEvent, _ requestQueue) { r.enqueue(ctx, e.Object) },
 		}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		WithOptions(r.options(max(1, r.Workers/newPerInitializedWorker))).
 		Complete(untilStopped(r.reconciler(true)))
 }
 
-func (r *TemplatedNamespaceReconciler) newBuilder(mgr ctrl.Manager) *ctrl.Builder {
-	return ctrl.NewControllerManagedBy(mgr).
+func (r *TemplatedNamespaceReconciler) newBuilder(mgr ctrl.Manager, name string, workers int) *ctrl.Builder {
+	return ctrl.NewControllerManagedBy(mgr).Named(name).
 		For(&corev1.Namespace{}, builder.WithPredicates(templateInputChanged())).
-		WatchesRawSource(r.Requests.Source())
-}
-
-func (r *TemplatedNamespaceReconciler) options(workers int) controller.Options {
-	return controller.Options{
-		MaxConcurrentReconciles: workers, RateLimiter: newRetryLimiter(5 * time.Millisecond),
-	}
+		WatchesRawSource(r.Requests.Source()).
+		WithOptions(controller.Options{
+			MaxConcurrentReconciles: workers, RateLimiter: newRetryLimiter(5 * time.Millisecond),
+		})
 }
 
 func (r *TemplatedNamespaceReconciler) reconciler(isForInitialized bool) reconcile.Func {
@@ -179,24 +174,23 @@ func (r *TemplatedNamespaceReconciler) reconcile(
 	switch {
 	case errors.Is(err, template.ErrNotSynced):
 		return ctrl.Result{RequeueAfter: plan.SyncRetry}, nil
+	case err == nil && outcome.Refusal == nil:
+		return r.finish(ctx, req, &memory, outcome)
+	}
+	r.Rollouts.Processed(&namespace)
+	switch {
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
-		r.Rollouts.Processed(&namespace)
 		return ctrl.Result{}, nil // The watch event for the deletion follows.
 	case err != nil:
-		r.Rollouts.Processed(&namespace)
 		return ctrl.Result{}, err
-	case outcome.Refusal != nil:
-		r.Rollouts.Processed(&namespace)
-		return ctrl.Result{}, nsobject.IgnoreStale(r.refuse(ctx, &namespace, *outcome.Refusal))
 	}
-	return r.finish(ctx, req, &memory, outcome)
+	return ctrl.Result{}, nsobject.IgnoreStale(r.refuse(ctx, &namespace, *outcome.Refusal))
 }
 
 // forget forgets a Namespace that is being deleted or does not exist.
 func (r *TemplatedNamespaceReconciler) forget(req ctrl.Request) {
 	r.memories.forget(req.Name)
 	r.Writes.Forget(req.Name)
-	r.Limits.Forget(req.Name)
 	r.Templates.AddAfter(templateStatusInterval, r.Rollouts.Forget(req.Name)...)
 	r.retries.Forget(req)
 }

@@ -97,7 +97,7 @@ func setupTemplates(
 	}
 	reconciler := &controller.TemplatedNamespaceReconciler{
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Observer: observer, Programs: observer.Programs, Writes: writes,
-		Rollouts: observer.Rollouts, Limits: observer.Limits,
+		Rollouts: observer.Rollouts,
 		Executor: &execute.Executor{
 			Writer: writer, Permissions: observer.Permissions, Grants: observer.Grants, Writes: writes,
 			Live: mgr.GetAPIReader(), SystemNamespace: options.SystemNamespace,

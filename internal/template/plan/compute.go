@@ -17,9 +17,8 @@ import (
 // the initialization waits for, and what is deleted afterwards.
 func Compute(snapshot Snapshot, memory Memory) Plan {
 	p := Plan{
-		Snapshot: snapshot, Memory: memory.clone(), Refusal: snapshot.Refusal,
-		isInitializing: template.AwaitsTemplates(snapshot.Namespace), planned: map[string]Contents{},
-		claims: map[template.ObjectKey]int{}, changes: MetadataChanges{},
+		Snapshot: snapshot, Memory: memory.clone(), isInitializing: template.AwaitsTemplates(snapshot.Namespace),
+		planned: map[string]Contents{}, claims: map[template.ObjectKey]int{}, changes: MetadataChanges{},
 	}
 	p.begin()
 	if p.Refusal != nil {

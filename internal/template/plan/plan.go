@@ -7,8 +7,6 @@ import (
 	"slices"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/template"
 )
@@ -23,8 +21,6 @@ type Plan struct {
 	Operations []Operation
 	// Unsynced is why nothing is decided in this pass; nil otherwise.
 	Unsynced error
-	// Refusal is the result with which the initialization of the Namespace must fail; nil if it must not.
-	Refusal *metav1.Status
 	// RetryAfter is the time until the next pass; 0 if a watch event triggers it.
 	RetryAfter time.Duration
 
