@@ -145,9 +145,9 @@ func (w *Writer) setMetadata(
 	if err != nil {
 		return nil, fmt.Errorf("failed to encode the metadata of namespace %q: %w", namespace.Name, err)
 	}
-	path := pathOf(corev1.SchemeGroupVersion.WithResource("namespaces"), "", namespace.Name)
+	patched := target{corev1.SchemeGroupVersion.WithResource("namespaces"), "", namespace.Name}
 	response := w.patch(
-		ctx, serviceAccount, path, types.MergePatchType, body, metav1.PatchOptions{FieldManager: request.FieldManager})
+		ctx, serviceAccount, patched, types.MergePatchType, body, metav1.PatchOptions{FieldManager: request.FieldManager})
 	return response.Metadata, response.Err
 }
 
@@ -163,12 +163,28 @@ func (w *Writer) patchObject(
 	if err != nil {
 		return plan.Response{Err: err}
 	}
-	return w.patch(ctx, serviceAccount, pathOf(resource, namespace, request.Name), patch, body, options)
+	return w.patch(ctx, serviceAccount, target{resource, namespace, request.Name}, patch, body, options)
 }
 
-// patch patches the object with a path, and returns it with its metadata as they are in the response.
+// target is the object of a request. The namespace is empty if the object is cluster-scoped.
+type target struct {
+	resource        schema.GroupVersionResource
+	namespace, name string
+}
+
+// in returns a request for the object.
+func (t target) in(request *rest.Request) *rest.Request {
+	prefix := "/apis/" + t.resource.GroupVersion().String()
+	if t.resource.Group == "" {
+		prefix = "/api/" + t.resource.Version
+	}
+	return request.AbsPath(prefix).NamespaceIfScoped(t.namespace, t.namespace != "").Resource(t.resource.Resource).
+		Name(t.name)
+}
+
+// patch patches an object, and returns it with its metadata as they are in the response.
 func (w *Writer) patch(
-	ctx context.Context, serviceAccount string, path []string, patch types.PatchType, body []byte,
+	ctx context.Context, serviceAccount string, patched target, patch types.PatchType, body []byte,
 	options metav1.PatchOptions,
 ) plan.Response {
 	impersonating, err := w.as(serviceAccount)
@@ -176,7 +192,7 @@ func (w *Writer) patch(
 		return plan.Response{Err: err}
 	}
 	var code int
-	result := impersonating.Patch(patch).AbsPath(path...).SetHeader("Accept", runtime.ContentTypeJSON).
+	result := patched.in(impersonating.Patch(patch)).SetHeader("Accept", runtime.ContentTypeJSON).
 		SpecificallyVersionedParams(&options, metav1.ParameterCodec, metav1.Unversioned).Body(body).
 		Do(ctx).StatusCode(&code)
 	if err := result.Error(); err != nil { // Raw would return the error without the details in the response.
@@ -190,21 +206,9 @@ func (w *Writer) patch(
 	content, err := result.Raw()
 	err = errors.Join(err, json.Unmarshal(content, response.Metadata), response.Object.UnmarshalJSON(content))
 	if err != nil {
-		return plan.Response{Err: fmt.Errorf("failed to decode the response for %q: %w", path[len(path)-1], err)}
+		return plan.Response{Err: fmt.Errorf("failed to decode %s %q: %w", patched.resource.Resource, patched.name, err)}
 	}
 	return response
-}
-
-// pathOf returns the path of an object; the namespace is empty if the object is cluster-scoped.
-func pathOf(resource schema.GroupVersionResource, namespace, name string) []string {
-	path := []string{"/apis", resource.Group, resource.Version}
-	if resource.Group == "" {
-		path = []string{"/api", resource.Version}
-	}
-	if namespace != "" {
-		path = append(path, "namespaces", namespace)
-	}
-	return append(path, resource.Resource, name)
 }
 
 // delete deletes an object. It reports whether the object does not exist any more: finalizers, and the grace
@@ -230,8 +234,8 @@ func (w *Writer) delete(
 		options.Preconditions.ResourceVersion = &request.ResourceVersion
 	}
 	var code int
-	err = impersonating.Delete().AbsPath(pathOf(resource, namespace, request.Name)...).
-		Body(&options).Do(ctx).StatusCode(&code).Error()
+	err = target{resource, namespace, request.Name}.in(impersonating.Delete()).Body(&options).Do(ctx).
+		StatusCode(&code).Error()
 	switch {
 	case w.Kinds.ResetIfUnserved(err): // The API server can serve the object in another version.
 		return false, err
