@@ -113,14 +113,16 @@ func (r *Rollouts) setOutcomes(known *progress, outcomes []plan.TemplateOutcome)
 	return plan.ChangedTemplates(before, outcomes)
 }
 
-// outcome returns the last outcome for a template; empty if there is none.
-func (p *progress) outcome(templateUID types.UID) plan.TemplateOutcome {
-	for _, outcome := range p.outcomes {
-		if outcome.UID == templateUID {
-			return outcome
+// outcome returns the last outcome for a template; empty if there is none. The Namespace can be unknown.
+func (p *progress) outcome(templateUID types.UID) (last plan.TemplateOutcome) {
+	if p != nil {
+		for _, outcome := range p.outcomes {
+			if outcome.UID == templateUID {
+				return outcome
+			}
 		}
 	}
-	return plan.TemplateOutcome{}
+	return last
 }
 
 // Processed records that a pass has ended without outcomes.
@@ -162,10 +164,8 @@ func (r *Rollouts) IsComplete(namespaces []corev1.Namespace) bool {
 func (r *Rollouts) HasProcessed(tmpl *v1alpha1.NamespaceTemplate, namespace string) bool {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
-	known := r.byName[namespace]
-	return known != nil && slices.ContainsFunc(known.outcomes, func(outcome plan.TemplateOutcome) bool {
-		return outcome.UID == tmpl.UID && outcome.Generation >= tmpl.Generation
-	})
+	last := r.byName[namespace].outcome(tmpl.UID)
+	return last.UID != "" && last.Generation >= tmpl.Generation
 }
 
 // Summary returns the state of a template in all Namespaces.
@@ -296,10 +296,8 @@ func (r *Rollouts) MayBeCanary(tmpl *v1alpha1.NamespaceTemplate, namespace *core
 	}
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
-	if known := r.get(namespace); known != nil {
-		if last := known.outcome(tmpl.UID); last.UID != "" && last.Generation == tmpl.Generation {
-			return last.IsCanary
-		}
+	if last := r.get(namespace).outcome(tmpl.UID); last.UID != "" && last.Generation == tmpl.Generation {
+		return last.IsCanary
 	}
 	return tmpl.Spec.Rollout.CanarySelector != nil
 }

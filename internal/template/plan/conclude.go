@@ -57,7 +57,14 @@ func Conclude(p Plan, results []Result) (Outcome, Memory) {
 			c.concludeWait(&c.templates[i], &c.templates[i].objects[j])
 		}
 	}
-	c.concludeNamespace()
+	for _, result := range results {
+		if result.Namespace != nil {
+			changed := *c.outcome.Namespace
+			changed.ResourceVersion = result.Namespace.ResourceVersion
+			changed.Labels, changed.Annotations = result.Namespace.Labels, result.Namespace.Annotations
+			c.outcome.Namespace = &changed
+		}
+	}
 	for i := range c.templates {
 		c.recordTemplate(i)
 	}
@@ -197,18 +204,6 @@ func (c *conclusion) concludeWait(t *templatePlan, o *object) {
 	}
 }
 
-// concludeNamespace determines the metadata of the Namespace after the changes in the results.
-func (c *conclusion) concludeNamespace() {
-	for _, result := range c.results {
-		if result.Namespace != nil {
-			changed := *c.outcome.Namespace
-			changed.ResourceVersion = result.Namespace.ResourceVersion
-			changed.Labels, changed.Annotations = result.Namespace.Labels, result.Namespace.Annotations
-			c.outcome.Namespace = &changed
-		}
-	}
-}
-
 // recordTemplate determines what the Namespace records of a template.
 func (c *conclusion) recordTemplate(index int) {
 	t := &c.templates[index]
@@ -218,7 +213,9 @@ func (c *conclusion) recordTemplate(index int) {
 		objects, problems := c.concludeRemoval(t.removal, hasApplied)
 		isComplete := hasApplied && len(problems) == 0 && len(objects) == len(t.removal.remaining)
 		t.outcome.Problems = append(t.outcome.Problems, problems...)
-		template.SortProblems(t.outcome.Problems)
+		slices.SortStableFunc(t.outcome.Problems, func(a, b template.Problem) int {
+			return strings.Compare(a.Object, b.Object)
+		})
 		for _, o := range t.objects {
 			if o.recorded != nil {
 				objects = append(objects, *o.recorded)
