@@ -271,17 +271,15 @@ func (r *TemplateReconciler) updateFinalizer(
 ) (bool, error) {
 	base := current.DeepCopy()
 	isDeleting := current.DeletionTimestamp != nil
-	switch {
-	case isDeleting && !controllerutil.ContainsFinalizer(current, v1alpha1.FinalizerTemplateObjects):
-		return false, nil
-	case isDeleting && current.Spec.ObjectRetentionPolicy.WhenDeleted == v1alpha1.RetentionDelete:
+	mustDelete := current.Spec.ObjectRetentionPolicy.WhenDeleted == v1alpha1.RetentionDelete
+	if isDeleting && mustDelete && controllerutil.ContainsFinalizer(current, v1alpha1.FinalizerTemplateObjects) {
 		isUsed, err := r.isUsed(namespaces, current.Name)
 		if err != nil || isUsed {
 			r.Requests.AddAfter(templateStatusInterval, current.Name)
 			return false, err
 		}
 	}
-	wanted := !isDeleting && current.Spec.ObjectRetentionPolicy.WhenDeleted == v1alpha1.RetentionDelete
+	wanted := !isDeleting && mustDelete
 	if wanted && !controllerutil.AddFinalizer(current, v1alpha1.FinalizerTemplateObjects) ||
 		!wanted && !controllerutil.RemoveFinalizer(current, v1alpha1.FinalizerTemplateObjects) {
 		return false, nil

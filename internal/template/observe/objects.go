@@ -168,10 +168,8 @@ func (o *Objects) get(
 	if !ok {
 		return nil, template.NotSyncedUnless(false, kind.Kind)
 	}
-	found, _, err := watched.GetStore().GetByKey(toolscache.NewObjectName(namespace.Name, name).String())
-	if err != nil {
-		return nil, fmt.Errorf("failed to get %s %q from the cache: %w", kind.Kind, name, err)
-	}
+	// The store of an informer returns no error.
+	found, _, _ := watched.GetStore().GetByKey(toolscache.NewObjectName(namespace.Name, name).String())
 	var current *plan.Observed
 	if known, ok := found.(*cachedObject); ok {
 		current = known.observed()

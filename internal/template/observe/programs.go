@@ -200,15 +200,11 @@ func (p *Programs) HasCopyOf(tmpl *v1alpha1.NamespaceTemplate, source v1alpha1.T
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	known := p.of(tmpl)
-	if slices.Contains(known.latest.copies, source) {
-		return true
-	}
+	hasCopy := slices.Contains(known.latest.copies, source)
 	for _, old := range known.old {
-		if slices.Contains(old.copies, source) {
-			return true
-		}
+		hasCopy = hasCopy || slices.Contains(old.copies, source)
 	}
-	return false
+	return hasCopy
 }
 
 // retain forgets the templates that no longer exist.

@@ -6,6 +6,9 @@ package plan
 import (
 	"fmt"
 	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
@@ -185,6 +188,34 @@ func (p *Plan) writeMetadata(t *templatePlan) {
 		version = ""
 	}
 	p.add(p.operation(t.NamespaceTemplate, t.Choice).setMetadata(changes, version))
+}
+
+// checkMetadata returns a problem if a label or annotation of the Namespace must not be set: if it existed before
+// with another value, which the template does not adopt, if its parameters make it invalid, or if it changes again
+// and again, because of another client or because templates depend on each other's labels.
+func (p *Plan) checkMetadata(tmpl *v1alpha1.NamespaceTemplate, o *object) error {
+	kind, name, own := strings.ToLower(o.Manifest.GetKind()), o.Manifest.GetName(), o.own
+	exists := own.Current != nil && own.Created != own.Current.UID && !p.isInitializing
+	if o.action == ActionCreate && exists {
+		switch adopt := tmpl.Spec.Sync.AdoptionPolicy; {
+		case adopt == v1alpha1.AdoptNever:
+			return template.Problemf(v1alpha1.ReasonAlreadyExists,
+				"%s %q exists already, and the template does not adopt it", kind, name)
+		case adopt != v1alpha1.AdoptAlways && own.Current.Fields != o.Content:
+			return template.Problemf(v1alpha1.ReasonConflict, "%s %q exists already with another value", kind, name)
+		}
+	}
+	problems := validation.IsValidLabelValue(o.Value)
+	if o.Key().Kind == template.KindLabel && len(problems) > 0 {
+		return template.Problemf(v1alpha1.ReasonInvalidParameter,
+			"the parameters make the value of %s %q invalid: %s", kind, name, strings.Join(problems, "; "))
+	}
+	delay, count := p.Memory.Rounds.next(o.Key(), tmpl.Spec.Sync.ConflictPolicy, p.Now)
+	if p.retry(delay); delay > 0 {
+		return template.Problemf(v1alpha1.ReasonConflict,
+			"%s %q was set %d times, and then changed again by another client or template", kind, name, count)
+	}
+	return nil
 }
 
 // writeObjects plans the operations for the objects of a template that differ from it or, in a full pass, that can do

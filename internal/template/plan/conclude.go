@@ -146,6 +146,35 @@ func (c *conclusion) record(o *object, result Result) {
 	o.own.Current = current
 }
 
+// concludeMetadata records a label or annotation that has the value of the template.
+func (c *conclusion) concludeMetadata(t *templatePlan, o *object, result Result) {
+	switch {
+	case o.action == NoAction:
+		return
+	case result.Err != nil:
+		c.fail(t, o, result.Err)
+		return
+	}
+	key, own := o.Key(), &o.own
+	applied := &Observed{UID: c.Namespace.UID, NamespaceUID: c.Namespace.UID, Fields: o.Content}
+	if o.write != none {
+		c.outcome.Writes = append(c.outcome.Writes, Write{t.Name, o.action})
+		c.Memory.Rounds.record(key, applied, true, c.Now)
+		if own.Current == nil {
+			put(&c.Memory.Created, key, applied.UID)
+			own.Created = applied.UID
+		}
+	}
+	isAdopted := own.Created == "" && !c.isInitializing
+	if recorded := own.record(); recorded != nil {
+		isAdopted = recorded.IsAdopted
+	}
+	o.recorded = &template.ObjectState{
+		Kind: key.Kind, Name: key.Name, UID: applied.UID, Content: o.Content, Fields: applied.Fields, IsAdopted: isAdopted,
+	}
+	o.own.Current = applied
+}
+
 // fail adds why an object was not applied. If the cache is stale, another pass repeats the decision, for which a new
 // Namespace waits.
 func (c *conclusion) fail(t *templatePlan, o *object, err error) {
