@@ -95,12 +95,8 @@ func (e *Executor) send(ctx context.Context, operation plan.Operation) (response
 	switch request.Verb {
 	case plan.Find:
 		response.Metadata, response.Err = e.find(ctx, operation)
-	case plan.Apply:
-		response = e.Writer.apply(ctx, account, namespace.Name, request)
-	case plan.Read:
-		response = e.Writer.read(ctx, account, namespace.Name, request)
-	case plan.SetManagers:
-		response = e.Writer.setManagers(ctx, account, namespace.Name, request)
+	case plan.Apply, plan.Read, plan.SetManagers:
+		response = e.Writer.patchObject(ctx, account, namespace.Name, request)
 	case plan.Delete:
 		response.IsGone, response.Err = e.Writer.delete(ctx, account, namespace.Name, request)
 	case plan.SetMetadata:

@@ -81,52 +81,11 @@ func (w *Writer) DryRun(
 	if err := render.CheckManifest(manifest, namespace.Name); err != nil {
 		return template.Problemf(v1alpha1.ReasonInvalidObject, "%w", err)
 	}
-	return w.apply(ctx, tmpl.Spec.ServiceAccountName, namespace.Name, plan.Request{
-		Kind: manifest.GroupVersionKind(), Name: manifest.GetName(), IsForced: true, IsDryRun: true,
+	return w.patchObject(ctx, tmpl.Spec.ServiceAccountName, namespace.Name, plan.Request{
+		Verb: plan.Apply, Kind: manifest.GroupVersionKind(), Name: manifest.GetName(), IsForced: true, IsDryRun: true,
 		Manifest:     template.WithOwnMetadata(tmpl.Name, namespace, manifest, false),
 		FieldManager: template.FieldManager(tmpl.Name),
 	}).Err
-}
-
-// apply applies a manifest.
-func (w *Writer) apply(ctx context.Context, serviceAccount, namespace string, request plan.Request) plan.Response {
-	body, err := json.Marshal(request.Manifest)
-	if err != nil {
-		return plan.Response{Err: fmt.Errorf("failed to encode %s %q: %w", request.Kind.Kind, request.Name, err)}
-	}
-	// The API server decodes the body as YAML, which rejects control characters and replaces line breaks, such as U+0085,
-	// that JSON permits within strings.
-	body = []byte(printable.YAML(string(body)))
-	options := metav1.PatchOptions{FieldManager: request.FieldManager, Force: &request.IsForced}
-	return w.patchObject(ctx, serviceAccount, namespace, request, types.ApplyPatchType, body, options)
-}
-
-// read returns the object in the cluster. It requires only the permission to patch the object.
-func (w *Writer) read(ctx context.Context, serviceAccount, namespace string, request plan.Request) plan.Response {
-	request.IsDryRun = true
-	return w.patchObject(
-		ctx, serviceAccount, namespace, request, types.MergePatchType, []byte("{}"), metav1.PatchOptions{})
-}
-
-// setManagers replaces the managedFields of an object.
-func (w *Writer) setManagers(
-	ctx context.Context, serviceAccount, namespace string, request plan.Request,
-) plan.Response {
-	changes := map[string]any{"managedFields": request.Managers}
-	if request.ResourceVersion != "" {
-		changes["resourceVersion"] = request.ResourceVersion
-	}
-	body, err := json.Marshal(map[string]any{"metadata": changes})
-	response := plan.Response{Err: err}
-	if err == nil {
-		response = w.patchObject(
-			ctx, serviceAccount, namespace, request, types.MergePatchType, body, metav1.PatchOptions{})
-	}
-	if response.Err != nil {
-		response.Err = fmt.Errorf(
-			"failed to change the managedFields of %s %q: %w", request.Kind.Kind, request.Name, response.Err)
-	}
-	return response
 }
 
 // setMetadata changes labels and annotations of a Namespace.
@@ -151,11 +110,33 @@ func (w *Writer) setMetadata(
 	return response.Metadata, response.Err
 }
 
-// patchObject patches an object in a namespace.
+// patchObject sends a request that applies, reads or changes an object in a namespace.
 func (w *Writer) patchObject(
-	ctx context.Context, serviceAccount, namespace string, request plan.Request, patch types.PatchType, body []byte,
-	options metav1.PatchOptions,
+	ctx context.Context, serviceAccount, namespace string, request plan.Request,
 ) plan.Response {
+	patch, content, options := types.MergePatchType, any(map[string]any{}), metav1.PatchOptions{}
+	switch request.Verb {
+	case plan.Apply:
+		patch, content = types.ApplyPatchType, request.Manifest
+		options = metav1.PatchOptions{FieldManager: request.FieldManager, Force: &request.IsForced}
+	case plan.Read: // It requires only the permission to patch the object.
+		request.IsDryRun = true
+	case plan.SetManagers:
+		changes := map[string]any{"managedFields": request.Managers}
+		if request.ResourceVersion != "" {
+			changes["resourceVersion"] = request.ResourceVersion
+		}
+		content = map[string]any{"metadata": changes}
+	}
+	body, err := json.Marshal(content)
+	if err != nil {
+		return plan.Response{Err: fmt.Errorf("failed to encode %s %q: %w", request.Kind.Kind, request.Name, err)}
+	}
+	if patch == types.ApplyPatchType {
+		// The API server decodes the body as YAML, which rejects control characters and replaces line breaks, such as
+		// U+0085, that JSON permits within strings.
+		body = []byte(printable.YAML(string(body)))
+	}
 	resource, err := w.ResourceOf(request.Kind)
 	if err == nil && request.IsDryRun {
 		options.DryRun, err = w.DryRuns.Option(ctx, resource.GroupVersion())

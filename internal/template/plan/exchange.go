@@ -260,7 +260,7 @@ func (o Operation) afterSetManagers(r Response) Operation {
 		return o.done(unconfirmed(r.Err))
 	case nsobject.IsNotFound(r.Err):
 	case r.Err != nil:
-		return o.done(r.Err)
+		return o.done(fmt.Errorf("failed to change the managedFields of %s: %w", describeObject(&o.Object), r.Err))
 	case isVersioned:
 		o.version = r.Metadata.ResourceVersion
 	}
