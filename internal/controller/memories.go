@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/nslifecycle/nslifecycle/internal/template"
 	"github.com/nslifecycle/nslifecycle/internal/template/plan"
 )
 
@@ -38,11 +39,8 @@ func (m *memories) begin(namespace *corev1.Namespace) (plan.Memory, bool) {
 	case known.uid != namespace.UID: // The Namespace is new, or was recreated.
 		known = remembered{uid: namespace.UID}
 	}
-	if m.byName == nil {
-		m.byName = map[string]remembered{}
-	}
 	known.isBusy = true
-	m.byName[namespace.Name] = known
+	template.Put(&m.byName, namespace.Name, known)
 	return known.Memory, true
 }
 

@@ -254,10 +254,7 @@ func (r *TemplateReconciler) review(ctx context.Context, current *v1alpha1.Names
 		authorized: access.Status(), message: access.Message(current.Name), unserved: unserved, isForbidden: isForbidden,
 		generation: current.Generation, at: r.Clock.Now(),
 	}
-	if r.reviews == nil {
-		r.reviews = map[types.UID]review{}
-	}
-	r.reviews[current.UID] = now
+	template.Put(&r.reviews, current.UID, now)
 	if ok && (!isServed || last.message != now.message) {
 		enqueueConcerned(ctx, r.Client, r.Namespaces, current)
 	}
@@ -326,10 +323,7 @@ func (r *TemplateReconciler) observe(
 	known.isProcessed = known.isProcessed || !slices.ContainsFunc(namespaces, func(namespace corev1.Namespace) bool {
 		return r.mustProcess(current, &namespace)
 	})
-	if r.observed == nil {
-		r.observed = map[types.UID]observedGeneration{}
-	}
-	r.observed[current.UID] = known
+	template.Put(&r.observed, current.UID, known)
 	return known
 }
 

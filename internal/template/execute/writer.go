@@ -42,11 +42,11 @@ type Writer struct {
 	SystemNamespace string
 
 	mutex   sync.Mutex
-	clients map[string]rest.Interface
+	clients map[string]*rest.RESTClient
 }
 
 // as returns the client that impersonates a ServiceAccount. It returns responses as they are, with their status codes.
-func (w *Writer) as(serviceAccount string) (rest.Interface, error) {
+func (w *Writer) as(serviceAccount string) (*rest.RESTClient, error) {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
 	if known, ok := w.clients[serviceAccount]; ok {
@@ -61,10 +61,7 @@ func (w *Writer) as(serviceAccount string) (rest.Interface, error) {
 	if err != nil {
 		return nil, fmt.Errorf("failed to create a client for ServiceAccount %q: %w", serviceAccount, err)
 	}
-	if w.clients == nil {
-		w.clients = map[string]rest.Interface{}
-	}
-	w.clients[serviceAccount] = added
+	template.Put(&w.clients, serviceAccount, added)
 	return added, nil
 }
 

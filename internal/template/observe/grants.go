@@ -143,10 +143,7 @@ func (g *Grants) sample(ctx context.Context, namespace string, ref rbacv1.RoleRe
 	}
 	g.mutex.Lock()
 	defer g.mutex.Unlock()
-	if g.samples == nil {
-		g.samples = map[string]sample{}
-	}
-	g.samples[ref.Name] = known
+	template.Put(&g.samples, ref.Name, known)
 	return known, nil
 }
 

@@ -114,12 +114,9 @@ func (p *Programs) of(tmpl *v1alpha1.NamespaceTemplate) *programs {
 	if ok && known.generation == tmpl.Generation {
 		return known
 	}
-	if p.byUID == nil {
-		p.byUID = map[types.UID]*programs{}
-	}
 	if !ok {
 		known = &programs{old: map[string]*compiled{}}
-		p.byUID[tmpl.UID] = known
+		template.Put(&p.byUID, tmpl.UID, known)
 	}
 	revision := template.Revision(&tmpl.Spec)
 	if known.latest != nil && known.latest.revision != revision {

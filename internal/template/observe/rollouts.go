@@ -78,11 +78,8 @@ func (r *Rollouts) getOrAdd(namespace *corev1.Namespace) *progress {
 		if earlier := r.byName[namespace.Name]; earlier != nil { // The Namespace was recreated.
 			r.setOutcomes(earlier, nil)
 		}
-		if r.byName == nil {
-			r.byName = map[string]*progress{}
-		}
 		known = &progress{uid: namespace.UID}
-		r.byName[namespace.Name] = known
+		template.Put(&r.byName, namespace.Name, known)
 	}
 	return known
 }
@@ -191,10 +188,7 @@ func (r *Rollouts) Set(uid types.UID, next plan.Rollout) bool {
 	known, ok := r.byTemplate[uid]
 	if !ok {
 		known = &rollout{}
-		if r.byTemplate == nil {
-			r.byTemplate = map[types.UID]*rollout{}
-		}
-		r.byTemplate[uid] = known
+		template.Put(&r.byTemplate, uid, known)
 	}
 	before, perSecond := known.Rollout, next.Settings.MaxNamespacesPerSecond
 	isSameRate := before.Settings.MaxNamespacesPerSecond == perSecond
@@ -266,10 +260,7 @@ func (r *Rollouts) reserve(known *progress, uid types.UID, limiter *rate.Limiter
 		reserved = slot{limiter, now.Add(limiter.ReserveN(now, 1).DelayFrom(now))}
 	}
 	if delay := reserved.at.Sub(now); delay > 0 {
-		if known.slots == nil {
-			known.slots = map[types.UID]slot{}
-		}
-		known.slots[uid] = reserved
+		template.Put(&known.slots, uid, reserved)
 		return delay
 	}
 	if delete(known.slots, uid); len(known.slots) == 0 {

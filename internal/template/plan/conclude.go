@@ -106,7 +106,7 @@ func (c *conclusion) concludeWrite(t *templatePlan, o *object) {
 	}
 	c.write(t.Name, result)
 	if result.Created != "" {
-		put(&c.Memory.Created, o.Key(), result.Created)
+		template.Put(&c.Memory.Created, o.Key(), result.Created)
 		o.own.Created = result.Created
 	}
 	if result.round.conflict != "" && result.Err != nil {
@@ -161,7 +161,7 @@ func (c *conclusion) concludeMetadata(t *templatePlan, o *object, result Result)
 		c.outcome.Writes = append(c.outcome.Writes, Write{t.Name, o.action})
 		c.Memory.Rounds.record(key, applied, true, c.Now)
 		if own.Current == nil {
-			put(&c.Memory.Created, key, applied.UID)
+			template.Put(&c.Memory.Created, key, applied.UID)
 			own.Created = applied.UID
 		}
 	}
@@ -228,7 +228,7 @@ func (c *conclusion) concludeWait(t *templatePlan, o *object) {
 		case result.Err != nil:
 			c.await(t, o, result.Err, result.isConfirmed)
 		default:
-			put(&c.Memory.Granted, o.own.Current.UID, sets.Empty{})
+			template.Put(&c.Memory.Granted, o.own.Current.UID, sets.Empty{})
 		}
 	}
 }

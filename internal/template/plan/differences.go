@@ -54,7 +54,7 @@ func (c *conclusion) recordDifference(o *object, fields []string) {
 		delete(c.Memory.Differences, o.Key())
 		return
 	}
-	put(&c.Memory.Differences, o.Key(), difference{fields, c.Now})
+	template.Put(&c.Memory.Differences, o.Key(), difference{fields, c.Now})
 }
 
 // reportDifference adds a problem if an object differs from the template although it was applied. It delays no

@@ -204,7 +204,7 @@ func TestExchanges(t *testing.T) {
 			}})
 			memory := Memory{Rounds: test.rounds, FullPass: start.Add(24 * time.Hour)}
 			if test.created {
-				put(&memory.Created, wanted.Key(), objectUID)
+				template.Put(&memory.Created, wanted.Key(), objectUID)
 			}
 			attempts := 0
 			outcome, memory, sent := pass(s, memory, func(o Operation) *Response {

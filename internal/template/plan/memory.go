@@ -77,14 +77,6 @@ func (m Memory) Recorded() Memory {
 	return m
 }
 
-// put sets a value in a map, which is nil while it is empty.
-func put[M ~map[K]V, K comparable, V any](values *M, key K, value V) {
-	if *values == nil {
-		*values = M{}
-	}
-	(*values)[key] = value
-}
-
 // rememberSince returns since when something lasts: since the time that an earlier pass has remembered, or from now on.
 // The next pass remembers it, too.
 func rememberSince[M ~map[K]time.Time, K comparable](known M, next *M, key K, now time.Time) time.Time {
@@ -92,7 +84,7 @@ func rememberSince[M ~map[K]time.Time, K comparable](known M, next *M, key K, no
 	if !ok {
 		since = now
 	}
-	put(next, key, since)
+	template.Put(next, key, since)
 	return since
 }
 
