@@ -381,17 +381,14 @@ func (r *TemplateReconciler) writeStatus(
 	status.UpdateRevision = template.Revision(&current.Spec)
 	summary := r.Rollouts.Summary(current.Name, status.UpdateRevision)
 	status.Namespaces, status.Failures = &summary.Counts, summary.Failures
-	unauthorizedSince := observed.since
+	var unauthorizedFor time.Duration
 	authorized := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionAuthorized)
-	switch {
-	case authorized == nil || authorized.Status != metav1.ConditionFalse:
-		unauthorizedSince = now
-	case authorized.LastTransitionTime.After(unauthorizedSince):
-		unauthorizedSince = authorized.LastTransitionTime.Time
+	if authorized != nil && authorized.Status == metav1.ConditionFalse {
+		unauthorizedFor = min(now.Sub(observed.since), now.Sub(authorized.LastTransitionTime.Time))
 	}
 	setConditions(&status.Conditions, template.Conditions(current, template.ConditionInput{
 		Errors: r.Programs.Errors(current), IsOmitted: r.omitted.Has(current.Name),
-		Authorized: last.authorized, AuthorizedMessage: last.message, UnauthorizedFor: now.Sub(unauthorizedSince),
+		Authorized: last.authorized, AuthorizedMessage: last.message, UnauthorizedFor: unauthorizedFor,
 		MissingSource: missingSource, Failing: summary.Failing,
 		IsProcessed: observed.isProcessed, Enforced: observed.enforced,
 		HasFailurePause: rollout.HasFailurePause(), IsCanaryPhase: rollout.IsCanaryPhase,
