@@ -9,13 +9,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/nslifecycle/nslifecycle/internal/template"
 	"github.com/nslifecycle/nslifecycle/internal/template/plan"
 )
 
 // memories has what the passes over Namespaces remember.
 type memories struct {
 	mutex  sync.Mutex
-	byName map[string]*remembered
+	byName map[string]remembered
 }
 
 // remembered is what the passes over one Namespace remember.
@@ -33,16 +34,13 @@ func (m *memories) begin(namespace *corev1.Namespace) (plan.Memory, bool) {
 	defer m.mutex.Unlock()
 	known := m.byName[namespace.Name]
 	switch {
-	case known != nil && known.isBusy:
+	case known.isBusy:
 		return plan.Memory{}, false
-	case known == nil, known.uid != namespace.UID: // The Namespace was recreated.
-		known = &remembered{uid: namespace.UID}
-		if m.byName == nil {
-			m.byName = map[string]*remembered{}
-		}
-		m.byName[namespace.Name] = known
+	case known.uid != namespace.UID: // The Namespace is new, or was recreated.
+		known = remembered{uid: namespace.UID}
 	}
 	known.isBusy = true
+	template.Put(&m.byName, namespace.Name, known)
 	return known.Memory, true
 }
 
@@ -50,8 +48,7 @@ func (m *memories) begin(namespace *corev1.Namespace) (plan.Memory, bool) {
 func (m *memories) end(namespace *corev1.Namespace, memory plan.Memory) {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
-	known := m.byName[namespace.Name]
-	known.Memory, known.isBusy = memory, false
+	m.byName[namespace.Name] = remembered{Memory: memory, uid: namespace.UID}
 }
 
 // forget forgets a Namespace that is being deleted or does not exist, unless a pass has not ended: the controller of
@@ -59,7 +56,7 @@ func (m *memories) end(namespace *corev1.Namespace, memory plan.Memory) {
 func (m *memories) forget(name string) {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
-	if known := m.byName[name]; known != nil && !known.isBusy {
+	if !m.byName[name].isBusy {
 		delete(m.byName, name)
 	}
 }

@@ -42,22 +42,20 @@ func (r *Requests) Add(isLowPriority bool, names ...string) {
 	if isLowPriority {
 		priority = handler.LowPriority
 	}
-	for _, name := range names {
-		r.add(name, priorityqueue.AddOpts{Priority: &priority})
-	}
+	r.add(names, priorityqueue.AddOpts{Priority: &priority})
 }
 
 // AddAfter adds requests after a delay.
 func (r *Requests) AddAfter(delay time.Duration, names ...string) {
-	for _, name := range names {
-		r.add(name, priorityqueue.AddOpts{After: delay})
-	}
+	r.add(names, priorityqueue.AddOpts{After: delay})
 }
 
-func (r *Requests) add(name string, options priorityqueue.AddOpts) {
+func (r *Requests) add(names []string, options priorityqueue.AddOpts) {
 	r.mutex.RLock()
 	defer r.mutex.RUnlock()
 	for _, queue := range r.queues {
-		queue.AddWithOpts(options, requestFor(name))
+		for _, name := range names {
+			queue.AddWithOpts(options, requestFor(name))
+		}
 	}
 }

@@ -131,13 +131,15 @@ func isUnobserved(object client.Object) bool {
 	return ok && current.Status.ObservedGeneration != current.Generation
 }
 
+// enqueueUsersOf enqueues the templates that use a ServiceAccount, and their Namespaces.
 func (r *TemplateReconciler) enqueueUsersOf(ctx context.Context, account client.Object, _ bool, queue requestQueue) {
 	var templates v1alpha1.NamespaceTemplateList
 	// The cache cannot fail after it has synced.
 	_ = r.List(ctx, &templates, client.UnsafeDisableDeepCopy)
 	for i := range templates.Items {
-		if templates.Items[i].Spec.ServiceAccountName == account.GetName() {
-			queue.Add(requestFor(templates.Items[i].Name))
+		if current := &templates.Items[i]; current.Spec.ServiceAccountName == account.GetName() {
+			queue.Add(requestFor(current.Name))
+			enqueueConcerned(ctx, r.Client, r.Namespaces, current)
 		}
 	}
 }
@@ -252,10 +254,7 @@ func (r *TemplateReconciler) review(ctx context.Context, current *v1alpha1.Names
 		authorized: access.Status(), message: access.Message(current.Name), unserved: unserved, isForbidden: isForbidden,
 		generation: current.Generation, at: r.Clock.Now(),
 	}
-	if r.reviews == nil {
-		r.reviews = map[types.UID]review{}
-	}
-	r.reviews[current.UID] = now
+	template.Put(&r.reviews, current.UID, now)
 	if ok && (!isServed || last.message != now.message) {
 		enqueueConcerned(ctx, r.Client, r.Namespaces, current)
 	}
@@ -269,17 +268,15 @@ func (r *TemplateReconciler) updateFinalizer(
 ) (bool, error) {
 	base := current.DeepCopy()
 	isDeleting := current.DeletionTimestamp != nil
-	switch {
-	case isDeleting && !controllerutil.ContainsFinalizer(current, v1alpha1.FinalizerTemplateObjects):
-		return false, nil
-	case isDeleting && current.Spec.ObjectRetentionPolicy.WhenDeleted == v1alpha1.RetentionDelete:
+	mustDelete := current.Spec.ObjectRetentionPolicy.WhenDeleted == v1alpha1.RetentionDelete
+	if isDeleting && mustDelete && controllerutil.ContainsFinalizer(current, v1alpha1.FinalizerTemplateObjects) {
 		isUsed, err := r.isUsed(namespaces, current.Name)
 		if err != nil || isUsed {
 			r.Requests.AddAfter(templateStatusInterval, current.Name)
 			return false, err
 		}
 	}
-	wanted := !isDeleting && current.Spec.ObjectRetentionPolicy.WhenDeleted == v1alpha1.RetentionDelete
+	wanted := !isDeleting && mustDelete
 	if wanted && !controllerutil.AddFinalizer(current, v1alpha1.FinalizerTemplateObjects) ||
 		!wanted && !controllerutil.RemoveFinalizer(current, v1alpha1.FinalizerTemplateObjects) {
 		return false, nil
@@ -326,10 +323,7 @@ func (r *TemplateReconciler) observe(
 	known.isProcessed = known.isProcessed || !slices.ContainsFunc(namespaces, func(namespace corev1.Namespace) bool {
 		return r.mustProcess(current, &namespace)
 	})
-	if r.observed == nil {
-		r.observed = map[types.UID]observedGeneration{}
-	}
-	r.observed[current.UID] = known
+	template.Put(&r.observed, current.UID, known)
 	return known
 }
 
@@ -387,17 +381,14 @@ func (r *TemplateReconciler) writeStatus(
 	status.UpdateRevision = template.Revision(&current.Spec)
 	summary := r.Rollouts.Summary(current.Name, status.UpdateRevision)
 	status.Namespaces, status.Failures = &summary.Counts, summary.Failures
-	unauthorizedSince := observed.since
+	var unauthorizedFor time.Duration
 	authorized := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionAuthorized)
-	switch {
-	case authorized == nil || authorized.Status != metav1.ConditionFalse:
-		unauthorizedSince = now
-	case authorized.LastTransitionTime.After(unauthorizedSince):
-		unauthorizedSince = authorized.LastTransitionTime.Time
+	if authorized != nil && authorized.Status == metav1.ConditionFalse {
+		unauthorizedFor = min(now.Sub(observed.since), now.Sub(authorized.LastTransitionTime.Time))
 	}
 	setConditions(&status.Conditions, template.Conditions(current, template.ConditionInput{
 		Errors: r.Programs.Errors(current), IsOmitted: r.omitted.Has(current.Name),
-		Authorized: last.authorized, AuthorizedMessage: last.message, UnauthorizedFor: now.Sub(unauthorizedSince),
+		Authorized: last.authorized, AuthorizedMessage: last.message, UnauthorizedFor: unauthorizedFor,
 		MissingSource: missingSource, Failing: summary.Failing,
 		IsProcessed: observed.isProcessed, Enforced: observed.enforced,
 		HasFailurePause: rollout.HasFailurePause(), IsCanaryPhase: rollout.IsCanaryPhase,

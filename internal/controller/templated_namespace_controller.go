@@ -21,7 +21,6 @@ import (
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -29,7 +28,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
@@ -82,13 +80,10 @@ type TemplatedNamespaceReconciler struct {
 	Programs *observe.Programs
 	Writes   *observe.Writes
 	Rollouts *observe.Rollouts
-	Limits   *observe.Limits
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
 	// Exempt are the names of the Namespaces to which no template is applied.
 	Exempt []string
-	// ServiceAccounts watches the ServiceAccounts in the system namespace.
-	ServiceAccounts cache.Cache
 	// Workers is the number of new Namespaces that are reconciled concurrently.
 	Workers int
 	// Requests enqueues Namespaces, and Templates those whose status must be updated.
@@ -108,11 +103,11 @@ type TemplatedNamespaceReconciler struct {
 // controllers get all requests.
 func (r *TemplatedNamespaceReconciler) SetupWithManager(mgr ctrl.Manager) error {
 	r.retries = newRetryLimiter(firstTemplateRetry)
-	forNew := r.newBuilder(mgr).Named(templateInitializationControllerName)
-	if err := forNew.WithOptions(r.options(r.Workers)).Complete(untilStopped(r.reconciler(false))); err != nil {
+	forNew := r.newBuilder(mgr, templateInitializationControllerName, r.Workers)
+	if err := forNew.Complete(untilStopped(r.reconciler(false))); err != nil {
 		return err
 	}
-	return r.newBuilder(mgr).Named(templatedNamespaceControllerName).
+	return r.newBuilder(mgr, templatedNamespaceControllerName, max(1, r.Workers/newPerInitializedWorker)).
 		Watches(&v1alpha1.NamespaceTemplate{}, handler.Funcs{
 			CreateFunc: func(ctx context.Context, e event.CreateEvent, _ requestQueue) { r.enqueue(ctx, e.Object) },
 			UpdateFunc: func(ctx context.Context, e event.UpdateEvent, _ requestQueue) {
@@ -120,24 +115,16 @@ func (r *TemplatedNamespaceReconciler) SetupWithManager(mgr ctrl.Manager) error 
 			},
 			DeleteFunc: func(ctx context.Context, e event.DeleteEvent, _ requestQueue) { r.enqueue(ctx, e.Object) },
 		}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		WatchesRawSource(source.Kind[client.Object](r.ServiceAccounts, &corev1.ServiceAccount{}, handlerFor(
-			func(ctx context.Context, account client.Object, _ bool, _ requestQueue) {
-				r.enqueueUsersOf(ctx, account)
-			}))).
-		WithOptions(r.options(max(1, r.Workers/newPerInitializedWorker))).
 		Complete(untilStopped(r.reconciler(true)))
 }
 
-func (r *TemplatedNamespaceReconciler) newBuilder(mgr ctrl.Manager) *ctrl.Builder {
-	return ctrl.NewControllerManagedBy(mgr).
+func (r *TemplatedNamespaceReconciler) newBuilder(mgr ctrl.Manager, name string, workers int) *ctrl.Builder {
+	return ctrl.NewControllerManagedBy(mgr).Named(name).
 		For(&corev1.Namespace{}, builder.WithPredicates(templateInputChanged())).
-		WatchesRawSource(r.Requests.Source())
-}
-
-func (r *TemplatedNamespaceReconciler) options(workers int) controller.Options {
-	return controller.Options{
-		MaxConcurrentReconciles: workers, RateLimiter: newRetryLimiter(5 * time.Millisecond),
-	}
+		WatchesRawSource(r.Requests.Source()).
+		WithOptions(controller.Options{
+			MaxConcurrentReconciles: workers, RateLimiter: newRetryLimiter(5 * time.Millisecond),
+		})
 }
 
 func (r *TemplatedNamespaceReconciler) reconciler(isForInitialized bool) reconcile.Func {
@@ -187,24 +174,23 @@ func (r *TemplatedNamespaceReconciler) reconcile(
 	switch {
 	case errors.Is(err, template.ErrNotSynced):
 		return ctrl.Result{RequeueAfter: plan.SyncRetry}, nil
+	case err == nil && outcome.Refusal == nil:
+		return r.finish(ctx, req, &memory, outcome)
+	}
+	r.Rollouts.Processed(&namespace)
+	switch {
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
-		r.Rollouts.Processed(&namespace)
 		return ctrl.Result{}, nil // The watch event for the deletion follows.
 	case err != nil:
-		r.Rollouts.Processed(&namespace)
 		return ctrl.Result{}, err
-	case outcome.Refusal != nil:
-		r.Rollouts.Processed(&namespace)
-		return ctrl.Result{}, nsobject.IgnoreStale(r.refuse(ctx, &namespace, *outcome.Refusal))
 	}
-	return r.finish(ctx, req, &memory, outcome)
+	return ctrl.Result{}, nsobject.IgnoreStale(r.refuse(ctx, &namespace, *outcome.Refusal))
 }
 
 // forget forgets a Namespace that is being deleted or does not exist.
 func (r *TemplatedNamespaceReconciler) forget(req ctrl.Request) {
 	r.memories.forget(req.Name)
 	r.Writes.Forget(req.Name)
-	r.Limits.Forget(req.Name)
 	r.Templates.AddAfter(templateStatusInterval, r.Rollouts.Forget(req.Name)...)
 	r.retries.Forget(req)
 }
@@ -323,6 +309,9 @@ func (r *TemplatedNamespaceReconciler) publish(
 func (r *TemplatedNamespaceReconciler) report(
 	ctx context.Context, namespace *corev1.Namespace, outcome plan.Outcome,
 ) {
+	record := func(eventType, reason, note string) {
+		nsobject.RecordEvent(r.Recorder, namespace, eventType, reason, actionApplyTemplate, note)
+	}
 	problems, changed := r.Rollouts.Report(namespace, outcome)
 	for _, found := range problems {
 		if found.IsConflict() {
@@ -330,26 +319,21 @@ func (r *TemplatedNamespaceReconciler) report(
 		}
 		log.FromContext(ctx).Info("Failed to apply a template", "uid", namespace.UID, "template", found.Template,
 			"object", found.Object, "reason", found.Reason, "message", found.Message)
-		nsobject.RecordEvent(r.Recorder, namespace, corev1.EventTypeWarning, template.PrefixEvent+found.Reason,
-			actionApplyTemplate, found.String())
+		record(corev1.EventTypeWarning, template.PrefixEvent+found.Reason, found.String())
 	}
 	isComplete := outcome.Blocking() == nil
 	for _, applied := range outcome.Templates {
 		for _, found := range applied.TimedOut {
-			if !isComplete {
-				continue
+			if isComplete {
+				record(corev1.EventTypeWarning, reasonNotEffective, found.String())
 			}
-			nsobject.RecordEvent(r.Recorder, namespace, corev1.EventTypeWarning, reasonNotEffective, actionApplyTemplate,
-				found.String())
 		}
 	}
 	for _, found := range outcome.Kept {
-		nsobject.RecordEvent(r.Recorder, namespace, corev1.EventTypeNormal, template.PrefixEvent+found.Reason,
-			actionApplyTemplate, found.String())
+		record(corev1.EventTypeNormal, template.PrefixEvent+found.Reason, found.String())
 	}
 	for _, name := range outcome.Late {
-		nsobject.RecordEvent(r.Recorder, namespace, corev1.EventTypeWarning, reasonNotApplied, actionApplyTemplate,
-			fmt.Sprintf(noteNotApplied, name))
+		record(corev1.EventTypeWarning, reasonNotApplied, fmt.Sprintf(noteNotApplied, name))
 	}
 	r.Templates.AddAfter(templateStatusInterval, changed...)
 }
@@ -396,35 +380,18 @@ func recordsTemplate(namespace *corev1.Namespace, name string) bool {
 	return strings.Contains(namespace.Annotations[v1alpha1.AnnotationAppliedTemplates], `"`+name+`"`)
 }
 
-// enqueueUsersOf enqueues the Namespaces of the templates that use a ServiceAccount.
-func (r *TemplatedNamespaceReconciler) enqueueUsersOf(ctx context.Context, account client.Object) {
-	r.enqueueMatching(ctx, func(t *v1alpha1.NamespaceTemplate) bool {
-		return t.Spec.ServiceAccountName == account.GetName()
-	})
-}
-
 // EnqueueCopiesOf enqueues the templates that copy a source, and their Namespaces.
 func (r *TemplatedNamespaceReconciler) EnqueueCopiesOf(changed v1alpha1.TemplateSourceReference) {
-	r.enqueueMatching(context.Background(), func(t *v1alpha1.NamespaceTemplate) bool {
-		hasCopy := r.Programs.HasCopyOf(t, changed)
-		if hasCopy {
-			r.Templates.AddAfter(templateStatusInterval, t.Name) // Its status reports missing sources.
-		}
-		return hasCopy
-	})
-}
-
-func (r *TemplatedNamespaceReconciler) enqueueMatching(
-	ctx context.Context, matches func(*v1alpha1.NamespaceTemplate) bool,
-) {
 	var templates v1alpha1.NamespaceTemplateList
+	ctx := context.Background()
 	if err := r.List(ctx, &templates, client.UnsafeDisableDeepCopy); err != nil {
 		log.FromContext(ctx).Error(err, "Failed to list NamespaceTemplates")
 		return
 	}
 	for i := range templates.Items {
-		if matches(&templates.Items[i]) {
-			r.enqueue(ctx, &templates.Items[i])
+		if current := &templates.Items[i]; r.Programs.HasCopyOf(current, changed) {
+			r.Templates.AddAfter(templateStatusInterval, current.Name) // Its status reports missing sources.
+			r.enqueue(ctx, current)
 		}
 	}
 }

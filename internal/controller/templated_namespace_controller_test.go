@@ -84,7 +84,7 @@ func newTemplatedNamespaceReconciler(server *fakeServer, engine *fakeEngine) *Te
 	clock := clocktesting.NewFakePassiveClock(now)
 	return &TemplatedNamespaceReconciler{
 		Client: server.client(), Live: server.client(), Observer: engine, Executor: engine, Recorder: events.NewFakeRecorder(10),
-		Writes: &observe.Writes{Clock: clock}, Rollouts: &observe.Rollouts{Clock: clock}, Limits: &observe.Limits{},
+		Writes: &observe.Writes{Clock: clock}, Rollouts: &observe.Rollouts{Clock: clock},
 		Clock: clock, Exempt: exempt, retries: newRetryLimiter(firstTemplateRetry), Templates: &Requests{},
 	}
 }

@@ -97,15 +97,14 @@ func setupTemplates(
 	}
 	reconciler := &controller.TemplatedNamespaceReconciler{
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Observer: observer, Programs: observer.Programs, Writes: writes,
-		Rollouts: observer.Rollouts, Limits: observer.Limits,
+		Rollouts: observer.Rollouts,
 		Executor: &execute.Executor{
 			Writer: writer, Permissions: observer.Permissions, Grants: observer.Grants, Writes: writes,
 			Live: mgr.GetAPIReader(), SystemNamespace: options.SystemNamespace,
 		},
-		Clock:           options.ServerClock,
-		Recorder:        mgr.GetEventRecorder(reportingController),
-		ServiceAccounts: system, Exempt: options.exempt(), Workers: options.TemplateWorkers,
-		Requests: namespaces, Templates: templates,
+		Clock:    options.ServerClock,
+		Recorder: mgr.GetEventRecorder(reportingController),
+		Exempt:   options.exempt(), Workers: options.TemplateWorkers, Requests: namespaces, Templates: templates,
 	}
 	observer.Sources = observe.NewSources(
 		sources, mgr.GetClient(), options.SourceNamespace, reconciler.EnqueueCopiesOf)

@@ -56,26 +56,32 @@ type ConditionInput struct {
 // apply any more.
 func Conditions(template *v1alpha1.NamespaceTemplate, in ConditionInput) []metav1.Condition {
 	counts := ptr.Deref(template.Status.Namespaces, v1alpha1.TemplateNamespaceCounts{})
-	valid, authorized := validCondition(in), authorizedCondition(in)
+	valid, authorized := validCondition(in), metav1.Condition{
+		Type: v1alpha1.ConditionAuthorized, Status: in.Authorized, Reason: authorizedReasons[in.Authorized],
+		Message: in.AuthorizedMessage,
+	}
 	progressing := progressingCondition(template, counts, in)
 	if valid.Status == metav1.ConditionFalse { // No rollout can be computed.
 		progressing.Status, progressing.Reason = metav1.ConditionUnknown, valid.Reason
 		progressing.Message = "The template is not applied."
 	}
-	conditions := []metav1.Condition{
-		readyCondition(valid, authorized, in.MissingSource, in.Enforced, progressing),
-		valid,
-		authorized,
-		progressing,
-		condition(v1alpha1.ConditionConflicted, counts.Conflicted > 0,
-			v1alpha1.ReasonConflicting, v1alpha1.ReasonNoConflict,
-			fmt.Sprintf("Other clients or templates control objects in %d namespaces.", counts.Conflicted),
-			"No other client or template controls objects of the template."),
+	conflicted := condition(v1alpha1.ConditionConflicted, false, v1alpha1.ReasonNoConflict,
+		"No other client or template controls objects of the template.")
+	if counts.Conflicted > 0 {
+		conflicted = condition(v1alpha1.ConditionConflicted, true, v1alpha1.ReasonConflicting,
+			fmt.Sprintf("Other clients or templates control objects in %d namespaces.", counts.Conflicted))
 	}
-	if reason := conditions[0]; reason.Status == metav1.ConditionFalse && isStalled(reason.Reason, in.UnauthorizedFor) {
-		conditions = append(conditions, condition(v1alpha1.ConditionStalled, true, reason.Reason, "", reason.Message, ""))
+	ready := readyCondition(valid, authorized, in.MissingSource, in.Enforced, progressing)
+	conditions := []metav1.Condition{ready, valid, authorized, progressing, conflicted}
+	if ready.Status == metav1.ConditionFalse && isStalled(ready.Reason, in.UnauthorizedFor) {
+		conditions = append(conditions, condition(v1alpha1.ConditionStalled, true, ready.Reason, ready.Message))
 	}
 	return conditions
+}
+
+var authorizedReasons = map[metav1.ConditionStatus]string{
+	metav1.ConditionTrue: v1alpha1.ReasonAuthorized, metav1.ConditionFalse: v1alpha1.ReasonUnauthorized,
+	metav1.ConditionUnknown: v1alpha1.ReasonAuthorizationUnknown,
 }
 
 // readyCondition summarizes the other conditions.
@@ -96,7 +102,7 @@ func readyCondition(
 		ready.Message = "New namespaces do not get the objects of the template: " + enforced.Message
 	}
 	isReady := ready.Type == v1alpha1.ConditionProgressing && progressing.Status == metav1.ConditionFalse
-	return condition(v1alpha1.ConditionReady, isReady, ready.Reason, ready.Reason, ready.Message, ready.Message)
+	return condition(v1alpha1.ConditionReady, isReady, ready.Reason, ready.Message)
 }
 
 // firstLine returns the message of Authorized without the objects that it contains.
@@ -118,23 +124,20 @@ func isStalled(reason string, unauthorizedFor time.Duration) bool {
 }
 
 func validCondition(in ConditionInput) metav1.Condition {
-	if in.IsOmitted && len(in.Errors) == 0 {
-		return condition(v1alpha1.ConditionValid, false, "", v1alpha1.ReasonTooManyTemplates, "", fmt.Sprintf(
+	switch {
+	case len(in.Errors) > 0:
+		messages := make([]string, 0, len(in.Errors))
+		for _, err := range in.Errors {
+			messages = append(messages, printable.Escape(err.Error()))
+		}
+		return condition(v1alpha1.ConditionValid, false, v1alpha1.ReasonInvalid, strings.Join(messages, "\n"))
+	case in.IsOmitted:
+		return condition(v1alpha1.ConditionValid, false, v1alpha1.ReasonTooManyTemplates, fmt.Sprintf(
 			"The template is not added to namespaces: the older templates are %d, or have %d KiB of selectors and parameters, "+
 				"or %d KiB of metadata.",
 			internalv1alpha1.MaxTemplates, templateset.MaxBytes>>10, templateset.MaxMetadataBytes>>10))
 	}
-	return condition(v1alpha1.ConditionValid, len(in.Errors) == 0, v1alpha1.ReasonValid, v1alpha1.ReasonInvalid,
-		"The template is valid.", errorsMessage(in.Errors))
-}
-
-func authorizedCondition(in ConditionInput) metav1.Condition {
-	result := condition(v1alpha1.ConditionAuthorized, in.Authorized == metav1.ConditionTrue, v1alpha1.ReasonAuthorized,
-		v1alpha1.ReasonUnauthorized, in.AuthorizedMessage, in.AuthorizedMessage)
-	if in.Authorized == metav1.ConditionUnknown {
-		result.Status, result.Reason = metav1.ConditionUnknown, v1alpha1.ReasonAuthorizationUnknown
-	}
-	return result
+	return condition(v1alpha1.ConditionValid, true, v1alpha1.ReasonValid, "The template is valid.")
 }
 
 // progressingCondition is False when all Namespaces are updated, except those that prevent it themselves: otherwise,
@@ -143,16 +146,17 @@ func progressingCondition(
 	template *v1alpha1.NamespaceTemplate, counts v1alpha1.TemplateNamespaceCounts, in ConditionInput,
 ) metav1.Condition {
 	status := template.Status
-	progress := progressMessage(template, counts)
 	isRollingOut := status.CurrentRevision != status.UpdateRevision
 	isDone := in.IsProcessed && !isRollingOut && counts.Outdated == 0 && in.Failing == 0
-	result := condition(v1alpha1.ConditionProgressing, !isDone, v1alpha1.ReasonUpdating, v1alpha1.ReasonUpToDate,
-		progress, progress)
+	result := condition(
+		v1alpha1.ConditionProgressing, !isDone, v1alpha1.ReasonUpdating, progressMessage(template, counts))
 	switch {
 	case isRollingOut:
 		describeRollout(&result, template.Spec.Rollout.Paused, in)
 	case isDone && counts.Failed+counts.Conflicted > 0:
 		result.Reason = v1alpha1.ReasonIncomplete
+	case isDone:
+		result.Reason = v1alpha1.ReasonUpToDate
 	case in.Failing > 0:
 		result.Reason = v1alpha1.ReasonFailing
 	}
@@ -200,26 +204,12 @@ func progressMessage(template *v1alpha1.NamespaceTemplate, counts v1alpha1.Templ
 	return progress
 }
 
-func condition(
-	conditionType string, status bool, reasonTrue, reasonFalse, messageTrue, messageFalse string,
-) metav1.Condition {
-	if status {
-		return metav1.Condition{
-			Type: conditionType, Status: metav1.ConditionTrue, Reason: reasonTrue, Message: messageTrue,
-		}
-	}
-	if len(messageFalse) > MaxConditionMessage {
-		messageFalse = printable.Truncate(messageFalse, MaxConditionMessage)
+func condition(conditionType string, isTrue bool, reason, message string) metav1.Condition {
+	status := metav1.ConditionFalse
+	if isTrue {
+		status = metav1.ConditionTrue
 	}
 	return metav1.Condition{
-		Type: conditionType, Status: metav1.ConditionFalse, Reason: reasonFalse, Message: messageFalse,
+		Type: conditionType, Status: status, Reason: reason, Message: printable.Cut(message, MaxConditionMessage),
 	}
-}
-
-func errorsMessage(invalid field.ErrorList) string {
-	messages := make([]string, 0, len(invalid))
-	for _, err := range invalid {
-		messages = append(messages, printable.Escape(err.Error()))
-	}
-	return strings.Join(messages, "\n")
 }

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
@@ -145,11 +144,4 @@ func ToProblem(template, object string, err error) Problem {
 	}
 	message := denial.Message(err, MaxFailureMessage)
 	return Problem{Template: template, Object: object, Reason: reason, Message: message}
-}
-
-// SortProblems sorts by template and object.
-func SortProblems(problems []Problem) {
-	slices.SortStableFunc(problems, func(a, b Problem) int {
-		return cmp.Or(strings.Compare(a.Template, b.Template), strings.Compare(a.Object, b.Object))
-	})
 }

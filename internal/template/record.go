@@ -15,11 +15,13 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/initialization"
 )
 
 // MaxObjects limits the objects of all templates in a Namespace, whose annotation records them.
@@ -95,8 +97,8 @@ func decodeState(text string) (State, error) {
 	state := make(State, len(records))
 	for name, record := range records {
 		entry := Entry{
-			Revision: record.Revision, Target: record.Target, LockedLabels: splitKeys(record.LockedLabels),
-			LockedAnnotations: splitKeys(record.LockedAnnotations),
+			Revision: record.Revision, Target: record.Target, LockedLabels: initialization.SplitNames(record.LockedLabels),
+			LockedAnnotations: initialization.SplitNames(record.LockedAnnotations),
 		}
 		for _, kind := range slices.Sorted(maps.Keys(record.Objects)) {
 			for _, object := range slices.Sorted(maps.Keys(record.Objects[kind])) {
@@ -110,13 +112,6 @@ func decodeState(text string) (State, error) {
 		state[name] = entry
 	}
 	return state, nil
-}
-
-func splitKeys(list string) []string {
-	if list == "" {
-		return nil
-	}
-	return strings.Split(list, ",")
 }
 
 // Equal reports whether the annotation contains the same of two entries.
@@ -203,4 +198,49 @@ func cutLast(text string) (before, after string, ok bool) {
 		return text, "", false
 	}
 	return text[:index], text[index+len(separator):], true
+}
+
+// WithLock returns an entry with the labels and annotations that the template locks: those that the entry records, and
+// the labels by which the template selects the Namespace. A write that omits one does not remove it.
+func (s Entry) WithLock(template *v1alpha1.NamespaceTemplate, namespace *corev1.Namespace) Entry {
+	s.LockedLabels, s.LockedAnnotations = nil, nil
+	if template.Spec.Metadata == nil || template.Spec.Metadata.Lock != v1alpha1.LockAll {
+		return s
+	}
+	for _, object := range s.Objects {
+		switch object.Kind {
+		case KindLabel:
+			s.LockedLabels = append(s.LockedLabels, object.Name)
+		case KindAnnotation:
+			s.LockedAnnotations = append(s.LockedAnnotations, object.Name)
+		}
+	}
+	if len(s.LockedLabels)+len(s.LockedAnnotations) > 0 {
+		s.LockedLabels = append(s.LockedLabels, selectingLabels(template, namespace.Labels)...)
+	}
+	s.LockedLabels, s.LockedAnnotations = sorted(s.LockedLabels), sorted(s.LockedAnnotations)
+	return s
+}
+
+func sorted(keys []string) []string { return slices.Compact(slices.Sorted(slices.Values(keys))) }
+
+// selectingLabels returns the labels without which a template would not select a Namespace. The API server sets
+// kubernetes.io/metadata.name itself.
+func selectingLabels(template *v1alpha1.NamespaceTemplate, labels map[string]string) []string {
+	var keys []string
+	if labels[v1alpha1.LabelTemplate] == template.Name {
+		keys = append(keys, v1alpha1.LabelTemplate)
+	}
+	if selector := template.Spec.NamespaceSelector; selector != nil {
+		keys = slices.AppendSeq(keys, maps.Keys(selector.MatchLabels))
+		for _, requirement := range selector.MatchExpressions {
+			if requirement.Operator == metav1.LabelSelectorOpIn || requirement.Operator == metav1.LabelSelectorOpExists {
+				keys = append(keys, requirement.Key)
+			}
+		}
+	}
+	return slices.DeleteFunc(keys, func(key string) bool {
+		_, exists := labels[key]
+		return !exists || key == corev1.LabelMetadataName
+	})
 }

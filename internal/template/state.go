@@ -152,3 +152,11 @@ func HashOf(values ...any) string {
 	}
 	return hex.EncodeToString(hash.Sum(nil)[:hashSize])
 }
+
+// Put sets a value in a map, which is nil while it is empty: there can be one for each Namespace.
+func Put[M ~map[K]V, K comparable, V any](values *M, key K, value V) {
+	if *values == nil {
+		*values = M{}
+	}
+	(*values)[key] = value
+}

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -94,12 +95,8 @@ func (e *Executor) send(ctx context.Context, operation plan.Operation) (response
 	switch request.Verb {
 	case plan.Find:
 		response.Metadata, response.Err = e.find(ctx, operation)
-	case plan.Apply:
-		response = e.Writer.apply(ctx, account, namespace.Name, request)
-	case plan.Read:
-		response = e.Writer.read(ctx, account, namespace.Name, request)
-	case plan.SetManagers:
-		response.Metadata, response.Err = e.Writer.setManagers(ctx, account, namespace.Name, request)
+	case plan.Apply, plan.Read, plan.SetManagers:
+		response = e.Writer.patchObject(ctx, account, namespace.Name, request)
 	case plan.Delete:
 		response.IsGone, response.Err = e.Writer.delete(ctx, account, namespace.Name, request)
 	case plan.SetMetadata:
@@ -135,10 +132,9 @@ func (e *Executor) find(ctx context.Context, operation plan.Operation) (*metav1.
 	}
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
-	err := e.Live.List(ctx, list, client.InNamespace(namespace), client.MatchingFields{metav1.ObjectNameField: name})
-	if err != nil {
+	if err := e.list(ctx, list, kind.Kind, namespace, name); err != nil {
 		e.Writer.Kinds.ResetIfUnserved(err)
-		return nil, fmt.Errorf("failed to list %s %q: %w", kind.Kind, name, err)
+		return nil, err
 	}
 	for i := range list.Items {
 		if list.Items[i].Name == name {
@@ -146,6 +142,15 @@ func (e *Executor) find(ctx context.Context, operation plan.Operation) (*metav1.
 		}
 	}
 	return nil, nil
+}
+
+// list lists the objects of a kind with a name, at most one: the operator may list, but not get, them.
+func (e *Executor) list(ctx context.Context, list client.ObjectList, kind, namespace, name string) error {
+	err := e.Live.List(ctx, list, client.InNamespace(namespace), client.MatchingFields{metav1.ObjectNameField: name})
+	if err != nil {
+		return fmt.Errorf("failed to list %s %q: %w", kind, name, err)
+	}
+	return nil
 }
 
 // confirm reads the Namespace and the template of an operation from the API server.
@@ -161,10 +166,7 @@ func (e *Executor) confirm(ctx context.Context, operation plan.Operation) plan.R
 	if operation.Request.MustFindAccount {
 		var accounts corev1.ServiceAccountList
 		account := operation.Template.Spec.ServiceAccountName
-		if err := e.Live.List(ctx, &accounts, client.InNamespace(e.SystemNamespace),
-			client.MatchingFields{metav1.ObjectNameField: account}); err != nil {
-			return plan.Response{Err: fmt.Errorf("failed to list ServiceAccount %q: %w", account, err)}
-		}
+		response.Err = e.list(ctx, &accounts, "ServiceAccount", e.SystemNamespace, account)
 		response.HasAccount = len(accounts.Items) > 0
 	}
 	return response
@@ -173,14 +175,6 @@ func (e *Executor) confirm(ctx context.Context, operation plan.Operation) plan.R
 // findUncounted reports whether a ResourceQuota exists that is not counted.
 func (e *Executor) findUncounted(ctx context.Context, namespace, name string) (bool, error) {
 	var live corev1.ResourceQuotaList
-	if err := e.Live.List(ctx, &live, client.InNamespace(namespace),
-		client.MatchingFields{metav1.ObjectNameField: name}); err != nil {
-		return false, fmt.Errorf("failed to list ResourceQuota %q: %w", name, err)
-	}
-	for i := range live.Items {
-		if !observe.IsCounted(&live.Items[i]) {
-			return true, nil
-		}
-	}
-	return false, nil
+	err := e.list(ctx, &live, "ResourceQuota", namespace, name)
+	return slices.ContainsFunc(live.Items, func(q corev1.ResourceQuota) bool { return !observe.IsCounted(&q) }), err
 }

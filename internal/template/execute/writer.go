@@ -19,7 +19,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 
@@ -43,65 +42,27 @@ type Writer struct {
 	SystemNamespace string
 
 	mutex   sync.Mutex
-	clients map[string]impersonated
+	clients map[string]*rest.RESTClient
 }
 
-// impersonated has the clients for one ServiceAccount.
-type impersonated struct {
-	metadata metadata.Interface
-	// raw returns responses as they are.
-	raw rest.Interface
-}
-
-// as returns the clients that impersonate a ServiceAccount.
-func (w *Writer) as(serviceAccount string) (impersonated, error) {
+// as returns the client that impersonates a ServiceAccount. It returns responses as they are, with their status codes.
+func (w *Writer) as(serviceAccount string) (*rest.RESTClient, error) {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
-	if clients, ok := w.clients[serviceAccount]; ok {
-		return clients, nil
+	if known, ok := w.clients[serviceAccount]; ok {
+		return known, nil
 	}
-	config := rest.CopyConfig(w.Config)
+	config := dynamic.ConfigFor(w.Config)
+	config.WarningHandler = rest.NoWarnings{}
 	config.Impersonate = rest.ImpersonationConfig{
 		UserName: serviceaccount.MakeUsername(w.SystemNamespace, serviceAccount),
 	}
-	clients, err := newClients(config)
+	added, err := rest.UnversionedRESTClientFor(config)
 	if err != nil {
-		return clients, fmt.Errorf("failed to create a client for ServiceAccount %q: %w", serviceAccount, err)
+		return nil, fmt.Errorf("failed to create a client for ServiceAccount %q: %w", serviceAccount, err)
 	}
-	if w.clients == nil {
-		w.clients = map[string]impersonated{}
-	}
-	w.clients[serviceAccount] = clients
-	return clients, nil
-}
-
-func newClients(config *rest.Config) (impersonated, error) {
-	config.WarningHandler = rest.NoWarnings{}
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return statusTransport{next} })
-	httpClient, err := rest.HTTPClientFor(config)
-	if err != nil {
-		return impersonated{}, err
-	}
-	objects, err := metadata.NewForConfigAndClient(metadata.ConfigFor(config), httpClient)
-	if err != nil {
-		return impersonated{}, err
-	}
-	raw, err := rest.UnversionedRESTClientForConfigAndClient(dynamic.ConfigFor(config), httpClient)
-	return impersonated{metadata: objects, raw: raw}, err
-}
-
-// statusTransport stores the status codes of responses in the contexts of the requests.
-type statusTransport struct{ next http.RoundTripper }
-
-// statusKey is the key of the status code, an *int, in a context.
-type statusKey struct{}
-
-func (t statusTransport) RoundTrip(request *http.Request) (*http.Response, error) {
-	response, err := t.next.RoundTrip(request)
-	if code, ok := request.Context().Value(statusKey{}).(*int); ok && err == nil {
-		*code = response.StatusCode
-	}
-	return response, err
+	template.Put(&w.clients, serviceAccount, added)
+	return added, nil
 }
 
 // ResourceOf returns the resource of a namespaced kind, in the preferred version if the kind has none.
@@ -117,117 +78,17 @@ func (w *Writer) DryRun(
 	if err := render.CheckManifest(manifest, namespace.Name); err != nil {
 		return template.Problemf(v1alpha1.ReasonInvalidObject, "%w", err)
 	}
-	return w.apply(ctx, tmpl.Spec.ServiceAccountName, namespace.Name, plan.Request{
-		Kind: manifest.GroupVersionKind(), Name: manifest.GetName(), IsForced: true, IsDryRun: true,
+	return w.patchObject(ctx, tmpl.Spec.ServiceAccountName, namespace.Name, plan.Request{
+		Verb: plan.Apply, Kind: manifest.GroupVersionKind(), Name: manifest.GetName(), IsForced: true, IsDryRun: true,
 		Manifest:     template.WithOwnMetadata(tmpl.Name, namespace, manifest, false),
 		FieldManager: template.FieldManager(tmpl.Name),
 	}).Err
-}
-
-// prepare returns the clients and the resource for a request.
-func (w *Writer) prepare(
-	serviceAccount string, kind schema.GroupVersionKind,
-) (impersonated, schema.GroupVersionResource, error) {
-	resource, err := w.ResourceOf(kind)
-	if err != nil {
-		return impersonated{}, resource, err
-	}
-	clients, err := w.as(serviceAccount)
-	return clients, resource, err
-}
-
-// apply applies a manifest.
-func (w *Writer) apply(ctx context.Context, serviceAccount, namespace string, request plan.Request) plan.Response {
-	body, err := json.Marshal(request.Manifest)
-	if err != nil {
-		return plan.Response{Err: fmt.Errorf("failed to encode %s %q: %w", request.Kind.Kind, request.Name, err)}
-	}
-	// The API server decodes the body as YAML, which rejects control characters and replaces line breaks, such as U+0085,
-	// that JSON permits within strings.
-	body = []byte(printable.YAML(string(body)))
-	options := metav1.PatchOptions{FieldManager: request.FieldManager, Force: &request.IsForced}
-	return w.patch(ctx, serviceAccount, namespace, request, types.ApplyPatchType, body, options)
-}
-
-// read returns the object in the cluster. It requires only the permission to patch the object.
-func (w *Writer) read(ctx context.Context, serviceAccount, namespace string, request plan.Request) plan.Response {
-	request.IsDryRun = true
-	return w.patch(ctx, serviceAccount, namespace, request, types.MergePatchType, []byte("{}"), metav1.PatchOptions{})
-}
-
-// patch patches an object, and returns it with its metadata as they are in the response.
-func (w *Writer) patch(
-	ctx context.Context, serviceAccount, namespace string, request plan.Request, patch types.PatchType, body []byte,
-	options metav1.PatchOptions,
-) plan.Response {
-	clients, resource, err := w.prepare(serviceAccount, request.Kind)
-	if err == nil && request.IsDryRun {
-		options.DryRun, err = w.DryRuns.Option(ctx, resource.GroupVersion())
-	}
-	if err != nil {
-		return plan.Response{Err: err}
-	}
-	prefix := []string{"/apis", resource.Group}
-	if resource.Group == "" {
-		prefix = []string{"/api"}
-	}
-	var code int
-	result := clients.raw.Patch(patch).
-		AbsPath(append(prefix, resource.Version, "namespaces", namespace, resource.Resource, request.Name)...).
-		SetHeader("Accept", runtime.ContentTypeJSON).
-		SpecificallyVersionedParams(&options, metav1.ParameterCodec, metav1.Unversioned).Body(body).
-		Do(ctx).StatusCode(&code)
-	if err := result.Error(); err != nil { // Raw would return the error without the details in the response.
-		w.Kinds.ResetIfUnserved(err)
-		return plan.Response{Err: err}
-	}
-	content, err := result.Raw()
-	if err != nil {
-		return plan.Response{Err: err}
-	}
-	response := plan.Response{
-		Metadata: &metav1.PartialObjectMetadata{}, Object: &unstructured.Unstructured{},
-		IsCreated: code == http.StatusCreated,
-	}
-	err = errors.Join(json.Unmarshal(content, response.Metadata), response.Object.UnmarshalJSON(content))
-	if err != nil {
-		return plan.Response{Err: fmt.Errorf("failed to decode %s %q: %w", request.Kind.Kind, request.Name, err)}
-	}
-	return response
-}
-
-// setManagers replaces the managedFields of an object.
-func (w *Writer) setManagers(
-	ctx context.Context, serviceAccount, namespace string, request plan.Request,
-) (*metav1.PartialObjectMetadata, error) {
-	clients, resource, err := w.prepare(serviceAccount, request.Kind)
-	if err != nil {
-		return nil, err
-	}
-	changes := map[string]any{"managedFields": request.Managers}
-	if request.ResourceVersion != "" {
-		changes["resourceVersion"] = request.ResourceVersion
-	}
-	body, err := json.Marshal(map[string]any{"metadata": changes})
-	if err != nil {
-		return nil, fmt.Errorf("failed to encode the managedFields of %s %q: %w", request.Kind.Kind, request.Name, err)
-	}
-	response, err := clients.metadata.Resource(resource).Namespace(namespace).
-		Patch(ctx, request.Name, types.MergePatchType, body, metav1.PatchOptions{})
-	if err != nil {
-		return nil, fmt.Errorf("failed to change the managedFields of %s %q: %w", request.Kind.Kind, request.Name, err)
-	}
-	return response, nil
 }
 
 // setMetadata changes labels and annotations of a Namespace.
 func (w *Writer) setMetadata(
 	ctx context.Context, serviceAccount string, namespace *corev1.Namespace, request plan.Request,
 ) (*metav1.PartialObjectMetadata, error) {
-	clients, err := w.as(serviceAccount)
-	if err != nil {
-		return nil, err
-	}
 	changes := nsobject.Preconditions(namespace, request.ResourceVersion)
 	for field, kind := range map[string]string{
 		"labels": template.KindLabel.Kind, "annotations": template.KindAnnotation.Kind,
@@ -240,8 +101,92 @@ func (w *Writer) setMetadata(
 	if err != nil {
 		return nil, fmt.Errorf("failed to encode the metadata of namespace %q: %w", namespace.Name, err)
 	}
-	return clients.metadata.Resource(corev1.SchemeGroupVersion.WithResource("namespaces")).
-		Patch(ctx, namespace.Name, types.MergePatchType, body, metav1.PatchOptions{FieldManager: request.FieldManager})
+	patched := target{corev1.SchemeGroupVersion.WithResource("namespaces"), "", namespace.Name}
+	response := w.patch(
+		ctx, serviceAccount, patched, types.MergePatchType, body, metav1.PatchOptions{FieldManager: request.FieldManager})
+	return response.Metadata, response.Err
+}
+
+// patchObject sends a request that applies, reads or changes an object in a namespace.
+func (w *Writer) patchObject(
+	ctx context.Context, serviceAccount, namespace string, request plan.Request,
+) plan.Response {
+	patch, content, options := types.MergePatchType, any(map[string]any{}), metav1.PatchOptions{}
+	switch request.Verb {
+	case plan.Apply:
+		patch, content = types.ApplyPatchType, request.Manifest
+		options = metav1.PatchOptions{FieldManager: request.FieldManager, Force: &request.IsForced}
+	case plan.Read: // It requires only the permission to patch the object.
+		request.IsDryRun = true
+	case plan.SetManagers:
+		changes := map[string]any{"managedFields": request.Managers}
+		if request.ResourceVersion != "" {
+			changes["resourceVersion"] = request.ResourceVersion
+		}
+		content = map[string]any{"metadata": changes}
+	}
+	body, err := json.Marshal(content)
+	if err != nil {
+		return plan.Response{Err: fmt.Errorf("failed to encode %s %q: %w", request.Kind.Kind, request.Name, err)}
+	}
+	if patch == types.ApplyPatchType {
+		// The API server decodes the body as YAML, which rejects control characters and replaces line breaks, such as
+		// U+0085, that JSON permits within strings.
+		body = []byte(printable.YAML(string(body)))
+	}
+	resource, err := w.ResourceOf(request.Kind)
+	if err == nil && request.IsDryRun {
+		options.DryRun, err = w.DryRuns.Option(ctx, resource.GroupVersion())
+	}
+	if err != nil {
+		return plan.Response{Err: err}
+	}
+	return w.patch(ctx, serviceAccount, target{resource, namespace, request.Name}, patch, body, options)
+}
+
+// target is the object of a request. The namespace is empty if the object is cluster-scoped.
+type target struct {
+	resource        schema.GroupVersionResource
+	namespace, name string
+}
+
+// in returns a request for the object.
+func (t target) in(request *rest.Request) *rest.Request {
+	prefix := "/apis/" + t.resource.GroupVersion().String()
+	if t.resource.Group == "" {
+		prefix = "/api/" + t.resource.Version
+	}
+	return request.AbsPath(prefix).NamespaceIfScoped(t.namespace, t.namespace != "").Resource(t.resource.Resource).
+		Name(t.name)
+}
+
+// patch patches an object, and returns it with its metadata as they are in the response.
+func (w *Writer) patch(
+	ctx context.Context, serviceAccount string, patched target, patch types.PatchType, body []byte,
+	options metav1.PatchOptions,
+) plan.Response {
+	impersonating, err := w.as(serviceAccount)
+	if err != nil {
+		return plan.Response{Err: err}
+	}
+	var code int
+	result := patched.in(impersonating.Patch(patch)).SetHeader("Accept", runtime.ContentTypeJSON).
+		SpecificallyVersionedParams(&options, metav1.ParameterCodec, metav1.Unversioned).Body(body).
+		Do(ctx).StatusCode(&code)
+	if err := result.Error(); err != nil { // Raw would return the error without the details in the response.
+		w.Kinds.ResetIfUnserved(err)
+		return plan.Response{Err: err}
+	}
+	response := plan.Response{
+		Metadata: &metav1.PartialObjectMetadata{}, Object: &unstructured.Unstructured{},
+		IsCreated: code == http.StatusCreated,
+	}
+	content, err := result.Raw()
+	err = errors.Join(err, json.Unmarshal(content, response.Metadata), response.Object.UnmarshalJSON(content))
+	if err != nil {
+		return plan.Response{Err: fmt.Errorf("failed to decode %s %q: %w", patched.resource.Resource, patched.name, err)}
+	}
+	return response
 }
 
 // delete deletes an object. It reports whether the object does not exist any more: finalizers, and the grace
@@ -249,22 +194,26 @@ func (w *Writer) setMetadata(
 func (w *Writer) delete(
 	ctx context.Context, serviceAccount, namespace string, request plan.Request,
 ) (isGone bool, err error) {
-	clients, resource, err := w.prepare(serviceAccount, request.Kind)
+	resource, err := w.ResourceOf(request.Kind)
 	if err != nil {
 		return false, err
 	}
-	preconditions := metav1.Preconditions{UID: &request.UID}
+	impersonating, err := w.as(serviceAccount)
+	if err != nil {
+		return false, err
+	}
+	options := metav1.DeleteOptions{
+		Preconditions: &metav1.Preconditions{UID: &request.UID},
+		// It means the same as the propagation policy Background. Only with it, the status code shows whether the
+		// object still exists.
+		OrphanDependents: ptr.To(false), //nolint:staticcheck // There is no other way that needs no request.
+	}
 	if request.ResourceVersion != "" {
-		preconditions.ResourceVersion = &request.ResourceVersion
+		options.Preconditions.ResourceVersion = &request.ResourceVersion
 	}
 	var code int
-	err = clients.metadata.Resource(resource).Namespace(namespace).
-		Delete(context.WithValue(ctx, statusKey{}, &code), request.Name, metav1.DeleteOptions{
-			Preconditions: &preconditions,
-			// It means the same as the propagation policy Background. Only with it, the status code shows whether the
-			// object still exists.
-			OrphanDependents: ptr.To(false), //nolint:staticcheck // There is no other way that needs no request.
-		})
+	err = target{resource, namespace, request.Name}.in(impersonating.Delete()).Body(&options).Do(ctx).
+		StatusCode(&code).Error()
 	switch {
 	case w.Kinds.ResetIfUnserved(err): // The API server can serve the object in another version.
 		return false, err

@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -57,14 +58,8 @@ type sample struct {
 	exists bool
 	// attributes are those of a request that the role permits, in no namespace; nil if it permits none for resources.
 	attributes *authorizationv1.ResourceAttributes
-	at         time.Time
-}
-
-func (s sample) lifetime() time.Duration {
-	if s.exists {
-		return sampleLifetime
-	}
-	return missingLifetime
+	// end is until when this is assumed not to change.
+	end time.Time
 }
 
 // Check returns a problem if a RoleBinding is not effective yet. A role without rules for resources
@@ -78,20 +73,28 @@ func (g *Grants) Check(
 	}
 	attributes := *found.attributes
 	attributes.Namespace = namespace.Name
-	for i, subject := range binding.Subjects {
-		if i == maxCheckedSubjects {
-			break
-		}
-		review := &authorizationv1.SubjectAccessReview{Spec: permissions.Review(subject, &attributes)}
-		if err := g.Client.Create(ctx, review); err != nil {
-			return fmt.Errorf("failed to review the access of %s %q: %w", subject.Kind, subject.Name, err)
-		}
-		if !review.Status.Allowed {
+	for _, subject := range binding.Subjects[:min(len(binding.Subjects), maxCheckedSubjects)] {
+		isAllowed, err := review(ctx, g.Client, subject, &attributes)
+		switch {
+		case err != nil:
+			return err
+		case !isAllowed:
 			return template.Problemf(v1alpha1.ReasonPermissionsNotGranted,
 				"waiting until the API server grants the permissions of RoleBinding %q", binding.Name)
 		}
 	}
 	return nil
+}
+
+// review reports whether the API server would allow a request of a subject.
+func review(
+	ctx context.Context, reviewer client.Client, subject rbacv1.Subject, attributes *authorizationv1.ResourceAttributes,
+) (bool, error) {
+	request := &authorizationv1.SubjectAccessReview{Spec: permissions.Review(subject, attributes)}
+	if err := reviewer.Create(ctx, request); err != nil {
+		return false, fmt.Errorf("failed to review the access of %s %q: %w", subject.Kind, subject.Name, err)
+	}
+	return request.Status.Allowed, nil
 }
 
 // role returns the decoded RoleBinding of a manifest, and what is known about its role. If the role does not exist, it
@@ -127,22 +130,20 @@ func (g *Grants) sample(ctx context.Context, namespace string, ref rbacv1.RoleRe
 	g.mutex.Lock()
 	known, ok := g.samples[ref.Name]
 	g.mutex.Unlock()
-	if !ok || g.Clock.Since(known.at) > known.lifetime() {
-		var roles rbacv1.ClusterRoleList
-		if err := g.Live.List(ctx, &roles, byName); err != nil {
-			return sample{}, fmt.Errorf("failed to read ClusterRole %q: %w", ref.Name, err)
-		}
-		known = sample{at: g.Clock.Now()}
-		for _, role := range roles.Items {
-			known.exists, known.attributes = true, sampleOf(role.Rules)
-		}
-		g.mutex.Lock()
-		if g.samples == nil {
-			g.samples = map[string]sample{}
-		}
-		g.samples[ref.Name] = known
-		g.mutex.Unlock()
+	if ok && !g.Clock.Now().After(known.end) {
+		return known, nil
 	}
+	var roles rbacv1.ClusterRoleList
+	if err := g.Live.List(ctx, &roles, byName); err != nil {
+		return sample{}, fmt.Errorf("failed to read ClusterRole %q: %w", ref.Name, err)
+	}
+	known = sample{end: g.Clock.Now().Add(missingLifetime)}
+	for _, role := range roles.Items {
+		known = sample{exists: true, attributes: sampleOf(role.Rules), end: g.Clock.Now().Add(sampleLifetime)}
+	}
+	g.mutex.Lock()
+	defer g.mutex.Unlock()
+	template.Put(&g.samples, ref.Name, known)
 	return known, nil
 }
 
@@ -173,4 +174,52 @@ func (g *Grants) findRole(ctx context.Context, namespace *corev1.Namespace, mani
 	}
 	_, _, err := g.role(ctx, namespace, manifest)
 	return err
+}
+
+// The operator watches the objects of templates with its own permissions, which a ClusterRole grants for the types that
+// templates contain.
+// +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles,resourceNames=nslifecycle-template-objects,verbs=get;update;escalate
+// +kubebuilder:rbac:groups=apiregistration.k8s.io,resources=apiservices,verbs=list
+// The ServiceAccounts of templates, and of objects in templates.
+// +kubebuilder:rbac:groups="",resources=serviceaccounts,verbs=list;watch
+// The permissions of RoleBindings in templates.
+// +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles;roles,verbs=list
+
+// WatchPermissions is the ClusterRole with the types that the operator may watch.
+type WatchPermissions interface {
+	Has(ctx context.Context, resource schema.GroupResource) bool
+	Add(ctx context.Context, resource schema.GroupResource) error
+}
+
+// Permissions let the operator watch the types of objects.
+type Permissions struct {
+	WatchPermissions
+	// Client sends SubjectAccessReviews.
+	Client client.Client
+	// SystemNamespace is the namespace of the ServiceAccounts of templates.
+	SystemNamespace string
+}
+
+// Permit lets the operator watch the type of an object, if the ServiceAccount of the template has a verb for it.
+// Otherwise, an author whose template is not authorized could extend the permissions of the operator.
+func (p *Permissions) Permit(
+	ctx context.Context, tmpl *v1alpha1.NamespaceTemplate, verb string, resource schema.GroupResource,
+	namespace, name string,
+) error {
+	if p.Has(ctx, resource) {
+		return nil
+	}
+	account := tmpl.Spec.ServiceAccountName
+	subject := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: p.SystemNamespace, Name: account}
+	isAllowed, err := review(ctx, p.Client, subject, &authorizationv1.ResourceAttributes{
+		Namespace: namespace, Verb: verb, Group: resource.Group, Resource: resource.Resource, Name: name,
+	})
+	switch {
+	case err != nil:
+		return err
+	case !isAllowed:
+		return template.Problemf(v1alpha1.ReasonForbidden,
+			"ServiceAccount %q cannot %s %s %q in namespace %q", account, verb, resource, name, namespace)
+	}
+	return p.Add(ctx, resource)
 }

@@ -34,14 +34,8 @@ type Limits struct {
 	// mutex is locked during a decision.
 	mutex sync.Mutex
 	cache nscache.Check
-	// admitted are the Namespaces that were admitted, by name.
-	admitted sync.Map
-}
-
-// admission has the names of the templates whose limits have admitted a Namespace.
-type admission struct {
-	uid       types.UID
-	templates sets.Set[string]
+	// admitted has the names of the templates whose limits have admitted Namespaces, by UID.
+	admitted map[types.UID]sets.Set[string]
 }
 
 // admit returns the result for a new Namespace that is refused; nil if it is admitted. It returns
@@ -50,13 +44,15 @@ func (l *Limits) admit(
 	ctx context.Context, namespace *corev1.Namespace, templates []v1alpha1.NamespaceTemplate,
 ) (*metav1.Status, error) {
 	creator := namespace.Annotations[v1alpha1.AnnotationRequestedBy]
-	admittedBy := l.admittedBy(namespace)
-	limited := plan.LimitsOf(namespace, templates, admittedBy)
-	if creator == "" || len(limited) == 0 {
+	if creator == "" || len(plan.LimitsOf(namespace, templates, nil)) == 0 {
 		return nil, nil
 	}
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
+	limited := plan.LimitsOf(namespace, templates, l.admitted[namespace.UID])
+	if len(limited) == 0 {
+		return nil, nil
+	}
 	isCurrent, err := l.cache.IsCurrent(ctx, l.Namespaces, l.Live, isAdmitted, &corev1.NamespaceList{})
 	if err != nil {
 		return nil, err
@@ -64,43 +60,26 @@ func (l *Limits) admit(
 	if !isCurrent {
 		return nil, template.ErrNotSynced
 	}
-	// The order matters: a Namespace in the list that was admitted can be forgotten meanwhile.
-	admitted := l.all()
 	var namespaces corev1.NamespaceList
 	if err := l.Namespaces.List(ctx, &namespaces, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("failed to list namespaces: %w", err)
 	}
-	if refusal := plan.CheckLimits(limited, creator, namespaces.Items, admitted); refusal != nil {
+	if refusal := plan.CheckLimits(limited, creator, namespaces.Items, l.admitted); refusal != nil {
 		return refusal, nil
 	}
-	names := sets.New(admittedBy.UnsortedList()...)
-	for _, tmpl := range limited {
-		names.Insert(tmpl.Name)
+	// Only Namespaces that wait for their templates count because they were admitted.
+	admitted := map[types.UID]sets.Set[string]{namespace.UID: sets.New[string]()}
+	for i := range namespaces.Items {
+		if waiting := &namespaces.Items[i]; l.admitted[waiting.UID] != nil && template.AwaitsTemplates(waiting) {
+			admitted[waiting.UID] = l.admitted[waiting.UID]
+		}
 	}
-	l.admitted.Store(namespace.Name, admission{namespace.UID, names})
+	for _, tmpl := range limited {
+		admitted[namespace.UID].Insert(tmpl.Name)
+	}
+	l.admitted = admitted
 	return nil, nil
 }
-
-// admittedBy returns the names of the templates whose limits have admitted a Namespace.
-func (l *Limits) admittedBy(namespace *corev1.Namespace) sets.Set[string] {
-	if known, ok := l.admitted.Load(namespace.Name); ok && known.(admission).uid == namespace.UID {
-		return known.(admission).templates
-	}
-	return nil
-}
-
-// all returns the names of the templates whose limits have admitted Namespaces, by the UIDs of the Namespaces.
-func (l *Limits) all() map[types.UID]sets.Set[string] {
-	all := map[types.UID]sets.Set[string]{}
-	l.admitted.Range(func(_, known any) bool {
-		all[known.(admission).uid] = known.(admission).templates
-		return true
-	})
-	return all
-}
-
-// Forget forgets a Namespace that is being deleted or does not exist.
-func (l *Limits) Forget(name string) { l.admitted.Delete(name) }
 
 // isAdmitted returns 1 for a Namespace that waits for its templates no longer, and 0 for others.
 func isAdmitted(object client.Object) int64 {

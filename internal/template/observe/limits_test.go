@@ -4,7 +4,6 @@
 package observe
 
 import (
-	"context"
 	"errors"
 	"testing"
 
@@ -12,11 +11,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/scheme"
@@ -77,32 +74,9 @@ func TestLimitsAdmit(t *testing.T) {
 	g.Expect(admit(first)).To(BeEmpty(), "an admitted Namespace stays admitted")
 	templates[0].Spec.MaxNamespacesPerUser = ptr.To(int32(2))
 	g.Expect(cached.Delete(t.Context(), second)).To(Succeed())
-	l.Forget(second.Name)
 	g.Expect(admit(third)).To(BeEmpty())
 	delete(first.Annotations, v1alpha1.AnnotationRequestedBy)
-	l.Forget(first.Name)
 	g.Expect(admit(first)).To(BeEmpty(), "a Namespace without a known creator")
-}
-
-// A Namespace that the cache shows as waiting can have become initialized, and then be deleted, during the list.
-func TestLimitsCountWhatIsForgottenMeanwhile(t *testing.T) {
-	g := NewWithT(t)
-	first, second := created("a", initializing), created("b", initializing)
-	l := Limits{Live: reader(first, second)}
-	lists := 0
-	l.Namespaces = interceptor.NewClient(reader(first, second).(client.WithWatch), interceptor.Funcs{
-		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
-			if lists++; lists == 2 { // after the list that verifies the cache
-				l.Forget(first.Name)
-			}
-			return c.List(ctx, list, opts...)
-		},
-	})
-	templates := []v1alpha1.NamespaceTemplate{*limited("team", 1)}
-	l.admitted.Store(first.Name, admission{first.UID, sets.New("team")})
-	refusal, err := l.admit(t.Context(), second, templates)
-	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(refusal).To(HaveField("Message", ContainSubstring("has 1 namespaces")))
 }
 
 func TestLimitsWaitForTheCache(t *testing.T) {

@@ -18,7 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apimachinery/pkg/types"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -66,9 +65,9 @@ func SystemCacheOptions(systemNamespace string) cache.Options {
 }
 
 func hasTemplate() labels.Selector {
-	requirement, err := labels.NewRequirement(v1alpha1.LabelManagedByTemplate, selection.Exists, nil)
+	selector, err := labels.Parse(v1alpha1.LabelManagedByTemplate)
 	utilruntime.Must(err)
-	return labels.NewSelector().Add(*requirement)
+	return selector
 }
 
 // newInformer omits the index by namespace, because objects are only read by name. It would be as large as the objects.
@@ -102,18 +101,18 @@ func (o *Objects) ensure(ctx context.Context, kind schema.GroupVersionKind) erro
 	watched, ok := o.watched[kind]
 	if !ok {
 		found, err := o.cache.GetInformer(ctx, emptyObject(kind), cache.BlockUntilSynced(false))
-		if err != nil {
-			return fmt.Errorf("failed to watch %s: %w", kind.Kind, err)
-		}
 		informer, isShared := found.(toolscache.SharedIndexInformer)
-		if !isShared {
-			return fmt.Errorf("failed to watch %s: the informer is a %T", kind.Kind, found)
+		switch {
+		case err != nil:
+		case !isShared:
+			err = fmt.Errorf("the informer is a %T", found)
+		default:
+			_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+				AddFunc:    func(object any) { o.notify(kind, object) },
+				UpdateFunc: func(_, object any) { o.notify(kind, object) },
+				DeleteFunc: func(object any) { o.notifyDeleted(kind, object) },
+			})
 		}
-		_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-			AddFunc:    func(object any) { o.notify(kind, object) },
-			UpdateFunc: func(_, object any) { o.notify(kind, object) },
-			DeleteFunc: func(object any) { o.notifyDeleted(kind, object) },
-		})
 		if err != nil {
 			return fmt.Errorf("failed to watch %s: %w", kind.Kind, err)
 		}
@@ -136,23 +135,18 @@ func (o *Objects) retain(
 			isUnneededWatched = isUnneededWatched || !needed[kind]
 			continue
 		}
-		if needed[kind] {
-			o.notifyAll(watched)
+		if needed[kind] { // The deletions of its objects may not be observed.
+			for _, object := range watched.GetStore().List() {
+				if known, ok := object.(*cachedObject); ok {
+					o.changed(known.namespace())
+				}
+			}
 		}
 		// An object that the cache was not asked for cannot fail to be removed.
 		_ = o.cache.RemoveInformer(ctx, emptyObject(kind))
 		delete(o.watched, kind)
 	}
 	return isUnneededWatched
-}
-
-// notifyAll calls changed for all objects of a kind whose watch ends, because their deletions may not be observed.
-func (o *Objects) notifyAll(watched *watch) {
-	for _, object := range watched.GetStore().List() {
-		if known, ok := object.(*cachedObject); ok {
-			o.changed(known.namespace())
-		}
-	}
 }
 
 func emptyObject(kind schema.GroupVersionKind) client.Object {
@@ -174,10 +168,8 @@ func (o *Objects) get(
 	if !ok {
 		return nil, template.NotSyncedUnless(false, kind.Kind)
 	}
-	found, _, err := watched.GetStore().GetByKey(toolscache.NewObjectName(namespace.Name, name).String())
-	if err != nil {
-		return nil, fmt.Errorf("failed to get %s %q from the cache: %w", kind.Kind, name, err)
-	}
+	// The store of an informer returns no error.
+	found, _, _ := watched.GetStore().GetByKey(toolscache.NewObjectName(namespace.Name, name).String())
 	var current *plan.Observed
 	if known, ok := found.(*cachedObject); ok {
 		current = known.observed()

@@ -27,7 +27,7 @@ import (
 // maxOldPrograms is the number of old revisions of a template that remain compiled.
 const maxOldPrograms = 4
 
-// Programs compiles the revisions of templates, each once.
+// Programs compiles the generations of templates, and their earlier revisions, each once.
 type Programs struct {
 	Revisions *Revisions
 
@@ -64,8 +64,8 @@ type compiled struct {
 
 func compile(revision string, spec *v1alpha1.NamespaceTemplateSpec) *compiled {
 	result := &compiled{
-		revision: revision, account: spec.ServiceAccountName, parameters: spec.Parameters, kinds: kindsOf(spec),
-		size: templateset.Size(spec), contents: plan.Contents{},
+		revision: revision, account: spec.ServiceAccountName, parameters: spec.Parameters, size: templateset.Size(spec),
+		contents: plan.Contents{},
 	}
 	result.labels, result.annotations = templateset.Values(spec)
 	for _, label := range result.labels {
@@ -75,15 +75,24 @@ func compile(revision string, spec *v1alpha1.NamespaceTemplateSpec) *compiled {
 		result.contents[template.ObjectKey{Kind: template.KindAnnotation, Name: annotation.Key}] = sets.Empty{}
 	}
 	for _, object := range spec.Objects {
+		manifest, ok := template.ManifestOf(object)
 		if object.SourceRef != nil {
 			result.copies = append(result.copies, *object.SourceRef)
-			result.contents[template.KeyOf(render.IdentityOfCopy(object.SourceRef, ""))] = sets.Empty{}
-		} else if manifest, ok := template.ManifestOf(object); ok {
-			key := template.KeyOf(manifest)
-			key.Name, _ = render.Literal(key.Name)
-			result.contents[key] = sets.Empty{}
+			manifest, ok = render.IdentityOfCopy(object.SourceRef, ""), true
+		}
+		if !ok {
+			continue
+		}
+		key, kind := template.KeyOf(manifest), manifest.GroupVersionKind()
+		key.Name, _ = render.Literal(key.Name)
+		result.contents[key] = sets.Empty{}
+		if !slices.Contains(result.kinds, kind) {
+			result.kinds = append(result.kinds, kind)
 		}
 	}
+	slices.SortFunc(result.kinds, func(a, b schema.GroupVersionKind) int {
+		return strings.Compare(a.String(), b.String())
+	})
 	result.program, result.errors = render.Compile(spec)
 	return result
 }
@@ -105,45 +114,16 @@ func (p *Programs) of(tmpl *v1alpha1.NamespaceTemplate) *programs {
 	if ok && known.generation == tmpl.Generation {
 		return known
 	}
-	if p.byUID == nil {
-		p.byUID = map[types.UID]*programs{}
-	}
 	if !ok {
 		known = &programs{old: map[string]*compiled{}}
-		p.byUID[tmpl.UID] = known
+		template.Put(&p.byUID, tmpl.UID, known)
 	}
 	revision := template.Revision(&tmpl.Spec)
-	// The revision does not depend on the selector.
-	size := templateset.Size(&tmpl.Spec)
-	if last := known.latest; last == nil || last.revision != revision || last.size != size {
-		if last != nil {
-			known.keep(last)
-		}
-		known.latest = compile(revision, &tmpl.Spec)
-	} else if last.account != tmpl.Spec.ServiceAccountName {
-		changed := *last
-		changed.account = tmpl.Spec.ServiceAccountName
-		known.latest = &changed
+	if known.latest != nil && known.latest.revision != revision {
+		known.keep(known.latest)
 	}
-	known.generation = tmpl.Generation
+	known.generation, known.latest = tmpl.Generation, compile(revision, &tmpl.Spec)
 	return known
-}
-
-// kindsOf returns the kinds of the objects of a template, sorted.
-func kindsOf(spec *v1alpha1.NamespaceTemplateSpec) []schema.GroupVersionKind {
-	var kinds []schema.GroupVersionKind
-	for _, object := range spec.Objects {
-		manifest, ok := template.ManifestOf(object)
-		kind := manifest.GroupVersionKind()
-		if object.SourceRef != nil {
-			kind, ok = corev1.SchemeGroupVersion.WithKind(object.SourceRef.Kind), true
-		}
-		if ok && !slices.Contains(kinds, kind) {
-			kinds = append(kinds, kind)
-		}
-	}
-	slices.SortFunc(kinds, func(a, b schema.GroupVersionKind) int { return strings.Compare(a.String(), b.String()) })
-	return kinds
 }
 
 // keep keeps an old revision.
@@ -217,15 +197,11 @@ func (p *Programs) HasCopyOf(tmpl *v1alpha1.NamespaceTemplate, source v1alpha1.T
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	known := p.of(tmpl)
-	if slices.Contains(known.latest.copies, source) {
-		return true
-	}
+	hasCopy := slices.Contains(known.latest.copies, source)
 	for _, old := range known.old {
-		if slices.Contains(old.copies, source) {
-			return true
-		}
+		hasCopy = hasCopy || slices.Contains(old.copies, source)
 	}
-	return false
+	return hasCopy
 }
 
 // retain forgets the templates that no longer exist.

@@ -104,12 +104,18 @@ func currentOf(tmpl *v1alpha1.NamespaceTemplate, stored []appsv1.ControllerRevis
 // current one. It deletes old revisions that are not in use.
 func (r *Revisions) Record(ctx context.Context, tmpl *v1alpha1.NamespaceTemplate, current string) error {
 	revision := template.Revision(&tmpl.Spec)
-	existing, recorded, err := r.find(ctx, r.Cached, tmpl.Name, revision)
-	if err == nil && recorded == nil { // The cache can be behind.
-		existing, recorded, err = r.find(ctx, r.Live, tmpl.Name, revision)
+	name := revisionName(tmpl.Name, revision)
+	isNamed := func(object appsv1.ControllerRevision) bool { return object.Name == name }
+	existing, err := r.list(ctx, r.Cached, tmpl.Name)
+	if err == nil && !slices.ContainsFunc(existing, isNamed) { // The cache can be behind.
+		existing, err = r.list(ctx, r.Live, tmpl.Name)
 	}
 	if err != nil {
 		return err
+	}
+	var recorded *appsv1.ControllerRevision
+	if index := slices.IndexFunc(existing, isNamed); index >= 0 {
+		recorded = &existing[index]
 	}
 	if recorded != nil && !metav1.IsControlledBy(recorded, tmpl) {
 		// It belongs to a deleted template with the same name.
@@ -119,19 +125,19 @@ func (r *Revisions) Record(ctx context.Context, tmpl *v1alpha1.NamespaceTemplate
 		recorded = nil
 	}
 	annotations := map[string]string{v1alpha1.AnnotationServiceAccount: tmpl.Spec.ServiceAccountName}
-	number := numberOf(revisionName(tmpl.Name, revision), existing)
+	number := numberOf(name, existing)
 	if revision == current {
 		annotations[v1alpha1.AnnotationCurrentRevision] = strconv.FormatInt(number, 10)
 	}
 	if recorded == nil {
-		err = r.create(ctx, tmpl, revision, number, annotations)
+		err = r.create(ctx, tmpl, name, number, annotations)
 	} else {
 		err = r.update(ctx, recorded, number, annotations)
 	}
 	if err != nil {
 		return err
 	}
-	inUse := []string{revisionName(tmpl.Name, current), revisionName(tmpl.Name, revision)}
+	inUse := []string{revisionName(tmpl.Name, current), name}
 	unused := slices.DeleteFunc(existing, func(old appsv1.ControllerRevision) bool {
 		return slices.Contains(inUse, old.Name)
 	})
@@ -141,19 +147,6 @@ func (r *Revisions) Record(ctx context.Context, tmpl *v1alpha1.NamespaceTemplate
 		}
 	}
 	return nil
-}
-
-// find lists the revisions of a template, and returns the given one; nil if it is not stored.
-func (r *Revisions) find(
-	ctx context.Context, reader client.Reader, templateName, revision string,
-) (stored []appsv1.ControllerRevision, found *appsv1.ControllerRevision, err error) {
-	stored, err = r.list(ctx, reader, templateName)
-	for i := range stored {
-		if stored[i].Name == revisionName(templateName, revision) {
-			found = &stored[i]
-		}
-	}
-	return stored, found, err
 }
 
 // numberOf returns the number that makes a revision the newest one.
@@ -179,8 +172,7 @@ func (r *Revisions) delete(ctx context.Context, recorded *appsv1.ControllerRevis
 }
 
 func (r *Revisions) create(
-	ctx context.Context, tmpl *v1alpha1.NamespaceTemplate, revision string, number int64,
-	annotations map[string]string,
+	ctx context.Context, tmpl *v1alpha1.NamespaceTemplate, name string, number int64, annotations map[string]string,
 ) error {
 	raw, err := template.EncodeContent(template.ContentOf(&tmpl.Spec))
 	if err != nil {
@@ -190,7 +182,7 @@ func (r *Revisions) create(
 	owner.BlockOwnerDeletion = nil
 	object := &appsv1.ControllerRevision{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: r.SystemNamespace, Name: revisionName(tmpl.Name, revision),
+			Namespace: r.SystemNamespace, Name: name,
 			Labels:      map[string]string{v1alpha1.LabelManagedByTemplate: tmpl.Name},
 			Annotations: annotations, OwnerReferences: []metav1.OwnerReference{*owner},
 		},

@@ -78,11 +78,8 @@ func (r *Rollouts) getOrAdd(namespace *corev1.Namespace) *progress {
 		if earlier := r.byName[namespace.Name]; earlier != nil { // The Namespace was recreated.
 			r.setOutcomes(earlier, nil)
 		}
-		if r.byName == nil {
-			r.byName = map[string]*progress{}
-		}
 		known = &progress{uid: namespace.UID}
-		r.byName[namespace.Name] = known
+		template.Put(&r.byName, namespace.Name, known)
 	}
 	return known
 }
@@ -113,14 +110,16 @@ func (r *Rollouts) setOutcomes(known *progress, outcomes []plan.TemplateOutcome)
 	return plan.ChangedTemplates(before, outcomes)
 }
 
-// outcome returns the last outcome for a template; empty if there is none.
-func (p *progress) outcome(templateUID types.UID) plan.TemplateOutcome {
-	for _, outcome := range p.outcomes {
-		if outcome.UID == templateUID {
-			return outcome
+// outcome returns the last outcome for a template; empty if there is none. The Namespace can be unknown.
+func (p *progress) outcome(templateUID types.UID) (last plan.TemplateOutcome) {
+	if p != nil {
+		for _, outcome := range p.outcomes {
+			if outcome.UID == templateUID {
+				return outcome
+			}
 		}
 	}
-	return plan.TemplateOutcome{}
+	return last
 }
 
 // Processed records that a pass has ended without outcomes.
@@ -162,10 +161,8 @@ func (r *Rollouts) IsComplete(namespaces []corev1.Namespace) bool {
 func (r *Rollouts) HasProcessed(tmpl *v1alpha1.NamespaceTemplate, namespace string) bool {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
-	known := r.byName[namespace]
-	return known != nil && slices.ContainsFunc(known.outcomes, func(outcome plan.TemplateOutcome) bool {
-		return outcome.UID == tmpl.UID && outcome.Generation >= tmpl.Generation
-	})
+	last := r.byName[namespace].outcome(tmpl.UID)
+	return last.UID != "" && last.Generation >= tmpl.Generation
 }
 
 // Summary returns the state of a template in all Namespaces.
@@ -191,10 +188,7 @@ func (r *Rollouts) Set(uid types.UID, next plan.Rollout) bool {
 	known, ok := r.byTemplate[uid]
 	if !ok {
 		known = &rollout{}
-		if r.byTemplate == nil {
-			r.byTemplate = map[types.UID]*rollout{}
-		}
-		r.byTemplate[uid] = known
+		template.Put(&r.byTemplate, uid, known)
 	}
 	before, perSecond := known.Rollout, next.Settings.MaxNamespacesPerSecond
 	isSameRate := before.Settings.MaxNamespacesPerSecond == perSecond
@@ -266,10 +260,7 @@ func (r *Rollouts) reserve(known *progress, uid types.UID, limiter *rate.Limiter
 		reserved = slot{limiter, now.Add(limiter.ReserveN(now, 1).DelayFrom(now))}
 	}
 	if delay := reserved.at.Sub(now); delay > 0 {
-		if known.slots == nil {
-			known.slots = map[types.UID]slot{}
-		}
-		known.slots[uid] = reserved
+		template.Put(&known.slots, uid, reserved)
 		return delay
 	}
 	if delete(known.slots, uid); len(known.slots) == 0 {
@@ -296,10 +287,8 @@ func (r *Rollouts) MayBeCanary(tmpl *v1alpha1.NamespaceTemplate, namespace *core
 	}
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
-	if known := r.get(namespace); known != nil {
-		if last := known.outcome(tmpl.UID); last.UID != "" && last.Generation == tmpl.Generation {
-			return last.IsCanary
-		}
+	if last := r.get(namespace).outcome(tmpl.UID); last.UID != "" && last.Generation == tmpl.Generation {
+		return last.IsCanary
 	}
 	return tmpl.Spec.Rollout.CanarySelector != nil
 }

@@ -105,24 +105,23 @@ func (s *Sources) ensure(ctx context.Context, kind string) error {
 	defer s.mutex.Unlock()
 	informer, ok := s.informers[kind]
 	if !ok {
-		var err error
-		watched := render.IdentityOfCopy(&v1alpha1.TemplateSourceReference{Kind: kind}, s.namespace)
-		if informer, err = s.cache.GetInformer(ctx, watched, cache.BlockUntilSynced(false)); err != nil {
-			return fmt.Errorf("failed to watch kind %q in namespace %q: %w", kind, s.namespace, err)
-		}
 		notify := func(object any) {
 			if name, err := toolscache.DeletionHandlingObjectToName(object); err == nil {
 				s.changed(v1alpha1.TemplateSourceReference{Kind: kind, Name: name.Name})
 			}
 		}
-		_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-			AddFunc: notify, DeleteFunc: notify, UpdateFunc: func(before, after any) {
-				// A change of the metadata only, which can be frequent, concerns no Namespace.
-				if contentID(before) != contentID(after) {
-					notify(after)
-				}
-			},
-		})
+		var err error
+		watched := render.IdentityOfCopy(&v1alpha1.TemplateSourceReference{Kind: kind}, s.namespace)
+		if informer, err = s.cache.GetInformer(ctx, watched, cache.BlockUntilSynced(false)); err == nil {
+			_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+				AddFunc: notify, DeleteFunc: notify, UpdateFunc: func(before, after any) {
+					// A change of the metadata only, which can be frequent, concerns no Namespace.
+					if contentID(before) != contentID(after) {
+						notify(after)
+					}
+				},
+			})
+		}
 		if err != nil {
 			return fmt.Errorf("failed to watch kind %q in namespace %q: %w", kind, s.namespace, err)
 		}

@@ -57,11 +57,8 @@ func (w *Writes) get(namespace *corev1.Namespace) *namespaceWrites {
 func (w *Writes) getOrAdd(namespace *corev1.Namespace) *namespaceWrites {
 	known := w.get(namespace)
 	if known == nil {
-		if w.byName == nil {
-			w.byName = map[string]*namespaceWrites{}
-		}
 		known = &namespaceWrites{uid: namespace.UID}
-		w.byName[namespace.Name] = known
+		template.Put(&w.byName, namespace.Name, known)
 	}
 	return known
 }
@@ -108,10 +105,7 @@ func (w *Writes) Wrote(namespace *corev1.Namespace, key template.ObjectKey, resp
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
 	known := w.getOrAdd(namespace)
-	if known.objects == nil {
-		known.objects = map[template.ObjectKey]written{}
-	}
-	known.objects[key] = written{Observed: *response, at: w.Clock.Now()}
+	template.Put(&known.objects, key, written{Observed: *response, at: w.Clock.Now()})
 }
 
 // isOwn reports whether a version of an object is the response to the operator's last write.

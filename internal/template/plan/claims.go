@@ -45,29 +45,22 @@ func withoutClaims(
 		own = isTemplateClaim
 	}
 	isOther := isOtherThan(own)
-	dropped := droppedFields(claims(entries, own), claimOf(applied, template.FieldManager(templateName)))
+	dropped := droppedFields(claims(entries, own), claims(applied, claimsOf(templateName)))
 	var disowned []metav1.ManagedFieldsEntry
 	hasChanged := false
 	for _, entry := range entries {
-		if !isOther(entry) {
-			disowned = append(disowned, entry)
-			continue
-		}
 		before := fieldsIn(entry)
-		after := before.RecursiveDifference(dropped)
-		if after.Equals(before) {
-			disowned = append(disowned, entry)
-			continue
+		if after := before.RecursiveDifference(dropped); isOther(entry) && !after.Equals(before) {
+			hasChanged = true
+			if after.Empty() {
+				continue
+			}
+			raw, err := after.ToJSON()
+			if err != nil {
+				return nil, fmt.Errorf("failed to encode the managedFields of %q: %w", entry.Manager, err)
+			}
+			entry.FieldsV1 = metav1.NewFieldsV1(string(raw))
 		}
-		hasChanged = true
-		if after.Empty() {
-			continue
-		}
-		raw, err := after.ToJSON()
-		if err != nil {
-			return nil, fmt.Errorf("failed to encode the managedFields of %q: %w", entry.Manager, err)
-		}
-		entry.FieldsV1 = metav1.NewFieldsV1(string(raw))
 		disowned = append(disowned, entry)
 	}
 	if !hasChanged {
@@ -78,9 +71,8 @@ func withoutClaims(
 
 // ownClaims returns the managedFields of an object without those of other clients and templates.
 func ownClaims(entries []metav1.ManagedFieldsEntry, templateName string) []metav1.ManagedFieldsEntry {
-	return slices.DeleteFunc(slices.Clone(entries), func(entry metav1.ManagedFieldsEntry) bool {
-		return !isTemplateClaim(entry) || entry.Manager != template.FieldManager(templateName)
-	})
+	isOwn := claimsOf(templateName)
+	return slices.DeleteFunc(slices.Clone(entries), func(entry metav1.ManagedFieldsEntry) bool { return !isOwn(entry) })
 }
 
 // droppedFields returns the fields before that are not among those after, nor contain any of them.
@@ -114,13 +106,7 @@ func isOtherThan(own func(metav1.ManagedFieldsEntry) bool) func(metav1.ManagedFi
 	return func(entry metav1.ManagedFieldsEntry) bool { return entry.Subresource == "" && !own(entry) }
 }
 
-// claimOf returns the fields that a field manager has applied.
-func claimOf(entries []metav1.ManagedFieldsEntry, manager string) *fieldpath.Set {
-	return claims(entries, func(entry metav1.ManagedFieldsEntry) bool {
-		return isTemplateClaim(entry) && entry.Manager == manager
-	})
-}
-
+// claims returns the fields in the selected entries.
 func claims(entries []metav1.ManagedFieldsEntry, isWanted func(metav1.ManagedFieldsEntry) bool) *fieldpath.Set {
 	set := &fieldpath.Set{}
 	for _, entry := range entries {
@@ -134,7 +120,7 @@ func claims(entries []metav1.ManagedFieldsEntry, isWanted func(metav1.ManagedFie
 // fieldsIn returns the fields of an entry. The API server does not store entries that cannot be decoded.
 func fieldsIn(entry metav1.ManagedFieldsEntry) *fieldpath.Set {
 	set := &fieldpath.Set{}
-	if entry.FieldsV1 != nil && set.FromJSON(bytes.NewReader(entry.FieldsV1.GetRawBytes())) != nil {
+	if set.FromJSON(bytes.NewReader(entry.FieldsV1.GetRawBytes())) != nil {
 		return &fieldpath.Set{}
 	}
 	return set
@@ -143,6 +129,6 @@ func fieldsIn(entry metav1.ManagedFieldsEntry) *fieldpath.Set {
 // isEscaped reports whether managedFields of templates can be escaped.
 func isEscaped(entries []metav1.ManagedFieldsEntry) bool {
 	return slices.ContainsFunc(entries, func(entry metav1.ManagedFieldsEntry) bool {
-		return isTemplateClaim(entry) && entry.FieldsV1 != nil && strings.Contains(entry.FieldsV1.GetRawString(), `\u`)
+		return isTemplateClaim(entry) && strings.Contains(entry.FieldsV1.GetRawString(), `\u`)
 	})
 }

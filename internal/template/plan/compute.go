@@ -4,9 +4,11 @@
 package plan
 
 import (
-	"errors"
 	"fmt"
 	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
@@ -18,9 +20,8 @@ import (
 // the initialization waits for, and what is deleted afterwards.
 func Compute(snapshot Snapshot, memory Memory) Plan {
 	p := Plan{
-		Snapshot: snapshot, Memory: memory.clone(), Refusal: snapshot.Refusal,
-		isInitializing: template.AwaitsTemplates(snapshot.Namespace), planned: map[string]Contents{},
-		claims: map[template.ObjectKey]int{}, changes: MetadataChanges{},
+		Snapshot: snapshot, Memory: memory.clone(), isInitializing: template.AwaitsTemplates(snapshot.Namespace),
+		planned: map[string]Contents{}, claims: map[template.ObjectKey]int{}, changes: MetadataChanges{},
 	}
 	p.begin()
 	if p.Refusal != nil {
@@ -54,7 +55,9 @@ func (p *Plan) begin() {
 		return
 	}
 	p.elapsed = elapsedSince(&p.Memory.FirstPass, p.Now)
-	if !slices.ContainsFunc(p.Applicable, func(s TemplateSnapshot) bool { return hasDeadline(s.Template) }) {
+	if !slices.ContainsFunc(p.Applicable, func(s TemplateSnapshot) bool {
+		return s.Template.Spec.Initialization.EffectiveTimeoutSeconds != nil
+	}) {
 		return
 	}
 	p.turnStart = initialization.TurnStart(p.Namespace, v1alpha1.TemplatesInitializer, p.Now)
@@ -67,8 +70,7 @@ func (p *Plan) begin() {
 func (p *Plan) addTemplate(s *TemplateSnapshot) {
 	tmpl, recorded := s.Template, p.State[s.Template.Name]
 	p.templates = append(p.templates, templatePlan{
-		NamespaceTemplate: tmpl, choice: s.Choice, contents: s.Contents, isPartial: s.IsPartial, failureCheck: none,
-		outcome: TemplateOutcome{
+		NamespaceTemplate: tmpl, TemplateSnapshot: s, failureCheck: none, outcome: TemplateOutcome{
 			Template: tmpl.Name, UID: tmpl.UID, Generation: tmpl.Generation, Revision: s.Choice.Revision,
 			IsCanary: IsCanary(&tmpl.Spec.Rollout, p.Namespace),
 		},
@@ -152,23 +154,12 @@ func (p *Plan) decide(index int, observed ObjectSnapshot) object {
 // checkSynced returns why nothing is decided: a watch has just started. After syncTimeout, this is a problem of the
 // template, and other templates are applied.
 func (p *Plan) checkSynced() error {
-	var unsynced error
-	for i := range p.Applicable {
-		errs := []error{p.Applicable[i].Unknown}
-		for _, o := range p.templates[i].objects {
-			errs = append(errs, o.err)
-		}
-		for _, err := range errs {
-			if unsynced == nil && errors.Is(err, template.ErrNotSynced) {
-				unsynced = err
-			}
-		}
-	}
-	if unsynced == nil || elapsedSince(&p.Memory.UnsyncedSince, p.Now) >= syncTimeout {
+	isUnsynced := slices.ContainsFunc(p.templates, func(t templatePlan) bool { return t.outcome.isUnsynced() })
+	if !isUnsynced || elapsedSince(&p.Memory.UnsyncedSince, p.Now) >= syncTimeout {
 		return nil
 	}
 	p.RetryAfter = SyncRetry
-	return unsynced
+	return template.ErrNotSynced
 }
 
 // writeMetadata plans one request for the labels and annotations of a template. Those that have the value already are
@@ -187,9 +178,44 @@ func (p *Plan) writeMetadata(t *templatePlan) {
 			o.write = len(p.Operations)
 		}
 	}
-	if len(changes) > 0 {
-		p.add(p.operation(t.NamespaceTemplate, t.choice).setMetadata(changes, p.isInitializing))
+	if len(changes) == 0 {
+		return
 	}
+	// Another client can have changed the Namespace meanwhile, which can be the reason for the changes. In a new
+	// Namespace, other values are replaced in any case, and the conditions change often.
+	version := p.Namespace.ResourceVersion
+	if p.isInitializing {
+		version = ""
+	}
+	p.add(p.operation(t.NamespaceTemplate, t.Choice).setMetadata(changes, version))
+}
+
+// checkMetadata returns a problem if a label or annotation of the Namespace must not be set: if it existed before
+// with another value, which the template does not adopt, if its parameters make it invalid, or if it changes again
+// and again, because of another client or because templates depend on each other's labels.
+func (p *Plan) checkMetadata(tmpl *v1alpha1.NamespaceTemplate, o *object) error {
+	kind, name, own := strings.ToLower(o.Manifest.GetKind()), o.Manifest.GetName(), o.own
+	exists := own.Current != nil && own.Created != own.Current.UID && !p.isInitializing
+	if o.action == ActionCreate && exists {
+		switch adopt := tmpl.Spec.Sync.AdoptionPolicy; {
+		case adopt == v1alpha1.AdoptNever:
+			return template.Problemf(v1alpha1.ReasonAlreadyExists,
+				"%s %q exists already, and the template does not adopt it", kind, name)
+		case adopt != v1alpha1.AdoptAlways && own.Current.Fields != o.Content:
+			return template.Problemf(v1alpha1.ReasonConflict, "%s %q exists already with another value", kind, name)
+		}
+	}
+	problems := validation.IsValidLabelValue(o.Value)
+	if o.Key().Kind == template.KindLabel && len(problems) > 0 {
+		return template.Problemf(v1alpha1.ReasonInvalidParameter,
+			"the parameters make the value of %s %q invalid: %s", kind, name, strings.Join(problems, "; "))
+	}
+	delay, count := p.Memory.Rounds.next(o.Key(), tmpl.Spec.Sync.ConflictPolicy, p.Now)
+	if p.retry(delay); delay > 0 {
+		return template.Problemf(v1alpha1.ReasonConflict,
+			"%s %q was set %d times, and then changed again by another client or template", kind, name, count)
+	}
+	return nil
 }
 
 // writeObjects plans the operations for the objects of a template that differ from it or, in a full pass, that can do
@@ -204,7 +230,7 @@ func (p *Plan) writeObjects(t *templatePlan) {
 		if o.action == NoAction && !mustCompare {
 			continue
 		}
-		operation := p.operation(t.NamespaceTemplate, t.choice)
+		operation := p.operation(t.NamespaceTemplate, t.Choice)
 		operation.Object, operation.own, operation.action = o.ObjectSnapshot, o.own, o.action
 		operation.round = p.Memory.Rounds.check(o.Key(), o.own, t.Spec.Sync.ConflictPolicy, p.Now)
 		operation.owner = t.Name

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/template"
@@ -33,7 +34,7 @@ type conclusion struct {
 // what it waits for, and the time until the next pass. There are fewer results than operations if the execution has
 // stopped.
 func Conclude(p Plan, results []Result) (Outcome, Memory) {
-	c := &conclusion{Plan: p, results: results, failures: failures{}}
+	c := &conclusion{Plan: p, results: results}
 	c.Memory, c.templates, c.absent = p.Memory.clone(), slices.Clone(p.templates), maps.Clone(p.absent)
 	c.outcome = Outcome{State: template.State{}, Refusal: p.Refusal, Elapsed: p.elapsed, Namespace: p.Namespace}
 	if p.isNewTurn {
@@ -56,7 +57,14 @@ func Conclude(p Plan, results []Result) (Outcome, Memory) {
 			c.concludeWait(&c.templates[i], &c.templates[i].objects[j])
 		}
 	}
-	c.concludeNamespace()
+	for _, result := range results {
+		if result.Namespace != nil {
+			changed := *c.outcome.Namespace
+			changed.ResourceVersion = result.Namespace.ResourceVersion
+			changed.Labels, changed.Annotations = result.Namespace.Labels, result.Namespace.Annotations
+			c.outcome.Namespace = &changed
+		}
+	}
 	for i := range c.templates {
 		c.recordTemplate(i)
 	}
@@ -98,7 +106,7 @@ func (c *conclusion) concludeWrite(t *templatePlan, o *object) {
 	}
 	c.write(t.Name, result)
 	if result.Created != "" {
-		c.Memory.addCreation(o.Key(), result.Created)
+		template.Put(&c.Memory.Created, o.Key(), result.Created)
 		o.own.Created = result.Created
 	}
 	if result.round.conflict != "" && result.Err != nil {
@@ -128,8 +136,8 @@ func (c *conclusion) concludeWrite(t *templatePlan, o *object) {
 // record records an object that was applied.
 func (c *conclusion) record(o *object, result Result) {
 	key, current := o.Key(), ObservedOf(&result.Applied.ObjectMeta)
-	if result.action == ActionRestore {
-		c.Memory.Rounds.record(key, current, result.isCounted, c.Now)
+	if slices.Contains(result.Writes, ActionRestore) {
+		c.Memory.Rounds.record(key, current, result.round.isCounted, c.Now)
 	}
 	o.recorded = &template.ObjectState{
 		Kind: key.Kind, Name: key.Name, UID: current.UID, Content: o.Content, Fields: current.Fields,
@@ -142,14 +150,29 @@ func (c *conclusion) record(o *object, result Result) {
 func (c *conclusion) concludeMetadata(t *templatePlan, o *object, result Result) {
 	switch {
 	case o.action == NoAction:
+		return
 	case result.Err != nil:
 		c.fail(t, o, result.Err)
-	default:
-		c.recordMetadata(o, o.write != none)
-		if o.write != none {
-			c.outcome.Writes = append(c.outcome.Writes, Write{t.Name, o.action})
+		return
+	}
+	key, own := o.Key(), &o.own
+	applied := &Observed{UID: c.Namespace.UID, NamespaceUID: c.Namespace.UID, Fields: o.Content}
+	if o.write != none {
+		c.outcome.Writes = append(c.outcome.Writes, Write{t.Name, o.action})
+		c.Memory.Rounds.record(key, applied, true, c.Now)
+		if own.Current == nil {
+			template.Put(&c.Memory.Created, key, applied.UID)
+			own.Created = applied.UID
 		}
 	}
+	isAdopted := own.Created == "" && !c.isInitializing
+	if recorded := own.record(); recorded != nil {
+		isAdopted = recorded.IsAdopted
+	}
+	o.recorded = &template.ObjectState{
+		Kind: key.Kind, Name: key.Name, UID: applied.UID, Content: o.Content, Fields: applied.Fields, IsAdopted: isAdopted,
+	}
+	o.own.Current = applied
 }
 
 // fail adds why an object was not applied. If the cache is stale, another pass repeats the decision, for which a new
@@ -181,15 +204,7 @@ func named(manifest *unstructured.Unstructured, err error) error {
 // it for long: users of a Namespace who change it all the time must neither hide that nor stop a rollout.
 func (c *conclusion) retryUnconfirmed(key template.ObjectKey) error {
 	c.retry(unconfirmedRetry)
-	since, ok := c.Memory.Unconfirmed[key]
-	if !ok {
-		since = c.Now
-	}
-	if c.unconfirmed == nil {
-		c.unconfirmed = map[template.ObjectKey]time.Time{}
-	}
-	c.unconfirmed[key] = since
-	if c.Now.Sub(since) < unconfirmedTimeout {
+	if c.Now.Sub(rememberSince(c.Memory.Unconfirmed, &c.unconfirmed, key, c.Now)) < unconfirmedTimeout {
 		return nil
 	}
 	return template.Problemf(v1alpha1.ReasonConflict, "other clients change %s %q, or the namespace, in each attempt to "+
@@ -213,19 +228,7 @@ func (c *conclusion) concludeWait(t *templatePlan, o *object) {
 		case result.Err != nil:
 			c.await(t, o, result.Err, result.isConfirmed)
 		default:
-			c.Memory.addGranted(o.own.Current.UID)
-		}
-	}
-}
-
-// concludeNamespace determines the metadata of the Namespace after the changes in the results.
-func (c *conclusion) concludeNamespace() {
-	for _, result := range c.results {
-		if result.Namespace != nil {
-			changed := *c.outcome.Namespace
-			changed.ResourceVersion = result.Namespace.ResourceVersion
-			changed.Labels, changed.Annotations = result.Namespace.Labels, result.Namespace.Annotations
-			c.outcome.Namespace = &changed
+			template.Put(&c.Memory.Granted, o.own.Current.UID, sets.Empty{})
 		}
 	}
 }
@@ -239,13 +242,15 @@ func (c *conclusion) recordTemplate(index int) {
 		objects, problems := c.concludeRemoval(t.removal, hasApplied)
 		isComplete := hasApplied && len(problems) == 0 && len(objects) == len(t.removal.remaining)
 		t.outcome.Problems = append(t.outcome.Problems, problems...)
-		template.SortProblems(t.outcome.Problems)
+		slices.SortStableFunc(t.outcome.Problems, func(a, b template.Problem) int {
+			return strings.Compare(a.Object, b.Object)
+		})
 		for _, o := range t.objects {
 			if o.recorded != nil {
 				objects = append(objects, *o.recorded)
 			}
 		}
-		isComplete = isComplete && !template.IsIncomplete(t.outcome.Problems) && !t.isPartial
+		isComplete = isComplete && !template.IsIncomplete(t.outcome.Problems) && !t.IsPartial
 		recorded, isRecorded = recorded.Next(t.outcome.Revision, objects, isComplete), true
 	}
 	if isRecorded {
@@ -275,13 +280,18 @@ func (c *conclusion) remember() {
 	}
 	m := &c.Memory
 	m.Absences, m.Failures, m.Unconfirmed = c.absent, c.failures, c.unconfirmed
-	c.outcome.Late = m.Late.Update(
-		c.outcome.Namespace, lateTemplates(c.Templates, c.outcome.Namespace, c.outcome.State), c.Start)
+	var late []string
+	for i := range c.Templates {
+		if template.IsLate(&c.Templates[i], c.outcome.Namespace, c.outcome.State) {
+			late = append(late, c.Templates[i].Name)
+		}
+	}
+	c.outcome.Late = m.Late.Update(c.outcome.Namespace, late, c.Start)
 	if c.isFull {
 		m.FullPass = c.Now.Add(c.FullPass)
 		c.retry(c.FullPass)
 	}
-	if !c.outcome.isUnsynced() {
+	if !slices.ContainsFunc(c.outcome.Templates, TemplateOutcome.isUnsynced) {
 		m.UnsyncedSince = time.Time{}
 	}
 	c.outcome.RetryAfter = c.RetryAfter

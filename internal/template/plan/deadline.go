@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
@@ -49,13 +50,11 @@ func (p *Plan) mustAwait(tmpl *v1alpha1.NamespaceTemplate) bool {
 	return p.isInitializing && tmpl.Spec.Initialization.WaitPolicy != v1alpha1.WaitForApplied
 }
 
-func hasDeadline(tmpl *v1alpha1.NamespaceTemplate) bool {
-	return tmpl.Spec.Initialization.EffectiveTimeoutSeconds != nil
-}
-
-func (p *Plan) remaining(tmpl *v1alpha1.NamespaceTemplate) time.Duration {
-	timeout := time.Duration(*tmpl.Spec.Initialization.EffectiveTimeoutSeconds) * time.Second
-	return initialization.RemainingSince(p.turnStart, timeout, p.Now)
+// untilDeadline returns the time until the deadline of a template, and false if it has none.
+func (p *Plan) untilDeadline(tmpl *v1alpha1.NamespaceTemplate) (time.Duration, bool) {
+	seconds := tmpl.Spec.Initialization.EffectiveTimeoutSeconds
+	timeout := time.Duration(ptr.Deref(seconds, 0)) * time.Second
+	return initialization.RemainingSince(p.turnStart, timeout, p.Now), seconds != nil
 }
 
 // awaitObjects plans the operations that find whether the objects of a template are effective: whether the permissions
@@ -65,7 +64,8 @@ func (p *Plan) awaitObjects(t *templatePlan) {
 	if !p.mustAwait(t.NamespaceTemplate) {
 		return
 	}
-	mustConfirm := hasDeadline(t.NamespaceTemplate) && p.remaining(t.NamespaceTemplate) <= 0 &&
+	remaining, hasDeadline := p.untilDeadline(t.NamespaceTemplate)
+	mustConfirm := hasDeadline && remaining <= 0 &&
 		t.Spec.Initialization.EffectiveTimeoutPolicy == v1alpha1.FailurePolicyFail
 	for i := range t.objects {
 		o := &t.objects[i]
@@ -96,12 +96,13 @@ func (p *Plan) awaitObjects(t *templatePlan) {
 func (c *conclusion) await(t *templatePlan, o *object, err error, isConfirmed bool) {
 	found := template.ToProblem(t.Name, o.Name, err)
 	delay := min(max(effectiveRetry, c.elapsed/2), maxEffectiveRetry)
-	if hasDeadline(t.NamespaceTemplate) {
-		delay = min(delay, max(c.remaining(t.NamespaceTemplate), effectiveRetry))
+	remaining, hasDeadline := c.untilDeadline(t.NamespaceTemplate)
+	if hasDeadline {
+		delay = min(delay, max(remaining, effectiveRetry))
 	}
 	// Another error does not say that the object is not effective.
 	var expected *template.ReasonError
-	hasExceeded := hasDeadline(t.NamespaceTemplate) && c.remaining(t.NamespaceTemplate) <= 0 && errors.As(err, &expected)
+	hasExceeded := hasDeadline && remaining <= 0 && errors.As(err, &expected)
 	switch policy := t.Spec.Initialization.EffectiveTimeoutPolicy; {
 	case hasExceeded && policy == v1alpha1.FailurePolicyIgnore:
 		t.outcome.TimedOut = append(t.outcome.TimedOut, found)
@@ -115,10 +116,6 @@ func (c *conclusion) await(t *templatePlan, o *object, err error, isConfirmed bo
 	c.retry(delay)
 	t.outcome.Waiting = append(t.outcome.Waiting, found)
 }
-
-// failures has since when a Namespace has failures that waiting cannot end. The problems have no messages. It is in
-// memory: after a restart, the time starts again.
-type failures map[template.Problem]time.Time
 
 // failureTimeout returns how long a failure of a template lasts until the initialization fails. Unless
 // failureTimeoutPolicy is Fail, it returns false, and the Namespace continues to wait: it must not become initialized
@@ -162,11 +159,7 @@ func (c *conclusion) expire(t *templatePlan) {
 		}
 		key := found
 		key.Message = ""
-		since, ok := c.Memory.Failures[key]
-		if !ok {
-			since = c.Now
-		}
-		c.failures[key] = since
+		since := rememberSince(c.Memory.Failures, &c.failures, key, c.Now)
 		check, isExecuted := c.result(t.failureCheck)
 		switch remaining := since.Add(timeout).Sub(c.Now); {
 		case remaining > 0:

@@ -54,10 +54,7 @@ func (c *conclusion) recordDifference(o *object, fields []string) {
 		delete(c.Memory.Differences, o.Key())
 		return
 	}
-	if c.Memory.Differences == nil {
-		c.Memory.Differences = map[template.ObjectKey]difference{}
-	}
-	c.Memory.Differences[o.Key()] = difference{fields, c.Now}
+	template.Put(&c.Memory.Differences, o.Key(), difference{fields, c.Now})
 }
 
 // reportDifference adds a problem if an object differs from the template although it was applied. It delays no
@@ -83,109 +80,89 @@ func (c *conclusion) reportDifference(t *templatePlan, o *object) {
 // Differences returns the fields of a manifest, sorted, that an object does not contain with the same meaning. The
 // object is the response to the application of the manifest by a template. Fields that the manifest does not set, and
 // what the API server writes in another form, are no differences.
-func Differences(manifest, applied *unstructured.Unstructured, templateName string) []string {
-	c := &comparison{}
-	set := claimOf(applied.GetManagedFields(), template.FieldManager(templateName))
+func Differences(manifest, applied *unstructured.Unstructured, templateName string) (fields []string) {
+	set := claims(applied.GetManagedFields(), claimsOf(templateName))
 	for _, key := range slices.Sorted(maps.Keys(manifest.Object)) {
 		switch key {
 		case "apiVersion", "kind":
 		case "metadata":
-			c.compareMaps(metadataOf(manifest), metadataOf(applied), "metadata", nil)
+			fields = append(fields, compareMaps(metadataOf(manifest), metadataOf(applied), key, &fieldpath.Set{})...)
 		default:
-			c.compareField(manifest.Object, applied.Object, key, "", set)
+			fields = append(fields, compareField(manifest.Object, applied.Object, key, "", set)...)
 		}
 	}
-	return c.fields
+	return fields
 }
 
-func metadataOf(object *unstructured.Unstructured) (wanted map[string]any) {
-	wanted = map[string]any{}
-	for key, values := range map[string]map[string]string{
-		"labels": object.GetLabels(), "annotations": object.GetAnnotations(),
-	} {
-		converted := map[string]any{}
-		for name, value := range values {
-			converted[name] = value
-		}
-		wanted[key] = converted
-	}
-	return wanted
+// metadataOf returns the labels and annotations of an object.
+func metadataOf(object *unstructured.Unstructured) map[string]any {
+	labels, _, _ := unstructured.NestedMap(object.Object, "metadata", "labels")
+	annotations, _, _ := unstructured.NestedMap(object.Object, "metadata", "annotations")
+	return map[string]any{"labels": labels, "annotations": annotations}
 }
 
-// comparison collects the paths of different fields.
-type comparison struct{ fields []string }
-
-// compareField compares one field of two maps. The set has the fields that the template owns in them; it is nil in
-// elements of lists.
-func (c *comparison) compareField(wanted, found map[string]any, key, path string, set *fieldpath.Set) {
-	path, value := join(path, key), wanted[key]
-	current, ok := found[key]
-	if !ok || current == nil {
-		if !isZero(value) {
-			c.fields = append(c.fields, path)
+// compareField returns the paths of what differs in one field of two maps. The set has the fields that the template
+// owns in them; it is empty in elements of lists.
+func compareField(wanted, found map[string]any, key, path string, set *fieldpath.Set) []string {
+	path = join(path, key)
+	if found[key] == nil {
+		if isZero(wanted[key]) {
+			return nil
 		}
-		return
+		return []string{path}
 	}
 	element := fieldpath.PathElement{FieldName: &key}
-	isAtomic := set != nil && set.Members.Has(element)
-	var children *fieldpath.Set
-	if set != nil {
-		children = set.WithPrefix(element)
-	}
-	c.compare(value, current, path, isAtomic, children)
+	return compareValues(wanted[key], found[key], path, set.Members.Has(element), set.WithPrefix(element))
 }
 
-func (c *comparison) compare(wanted, found any, path string, isAtomic bool, set *fieldpath.Set) {
+func compareValues(wanted, found any, path string, isAtomic bool, set *fieldpath.Set) []string {
 	switch wanted := wanted.(type) {
 	case nil:
-		return
+		return nil
 	case map[string]any:
 		if found, ok := found.(map[string]any); ok {
-			c.compareMaps(wanted, found, path, set)
-			return
+			return compareMaps(wanted, found, path, set)
 		}
 	case []any:
 		if found, ok := found.([]any); ok {
-			c.compareLists(wanted, found, path, isAtomic)
-			return
+			return compareLists(wanted, found, path, isAtomic)
 		}
 	default:
 		if isSameValue(wanted, found) {
-			return
+			return nil
 		}
 	}
-	c.fields = append(c.fields, path)
+	return []string{path}
 }
 
-func (c *comparison) compareMaps(wanted, found map[string]any, path string, set *fieldpath.Set) {
+func compareMaps(wanted, found map[string]any, path string, set *fieldpath.Set) (fields []string) {
 	for _, key := range slices.Sorted(maps.Keys(wanted)) {
-		c.compareField(wanted, found, key, path, set)
+		fields = append(fields, compareField(wanted, found, key, path, set)...)
 	}
+	return fields
 }
 
 // compareLists compares the elements of lists. Other clients can add elements unless the list is atomic, and the API
 // server can order them in another way.
-func (c *comparison) compareLists(wanted, found []any, path string, isAtomic bool) {
+func compareLists(wanted, found []any, path string, isAtomic bool) (fields []string) {
 	if isAtomic && len(wanted) != len(found) {
-		c.fields = append(c.fields, path)
-		return
+		return []string{path}
 	}
 	for i, element := range wanted {
 		isEqual := func(current any) bool {
-			other := &comparison{}
-			other.compare(element, current, "", false, nil)
-			return len(other.fields) == 0
+			return len(compareValues(element, current, "", false, &fieldpath.Set{})) == 0
 		}
 		if i < len(found) && isEqual(found[i]) || !isAtomic && slices.ContainsFunc(found, isEqual) {
 			continue
 		}
 		position := fmt.Sprintf("%s[%d]", path, i)
 		if len(wanted) == len(found) {
-			c.compare(element, found[i], position, false, nil)
+			fields = append(fields, compareValues(element, found[i], position, false, &fieldpath.Set{})...)
 		} else {
-			c.fields = append(c.fields, position)
+			fields = append(fields, position)
 		}
 	}
+	return fields
 }
 
 func join(path, key string) string {

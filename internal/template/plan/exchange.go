@@ -30,11 +30,9 @@ const (
 	describe step = "Describe"
 	// find finds an object that the cache does not contain, or contains without its managedFields.
 	find step = "Find"
-	// previewClaims finds which fields the template drops, and disown removes the claims of other clients to them.
+	// previewClaims finds which fields the template drops, and setManagers removes claims of other clients.
 	previewClaims step = "PreviewClaims"
-	disown        step = "Disown"
-	// reset removes all claims of other clients.
-	reset step = "Reset"
+	setManagers   step = "SetManagers"
 	// apply applies the object.
 	apply step = "Apply"
 	// readExisting and previewExisting find whether an object of another client is equal.
@@ -61,7 +59,6 @@ const (
 	confirm          step = "Confirm"
 	setMetadata      step = "SetMetadata"
 	findMetadata     step = "FindMetadata"
-	removeMetadata   step = "RemoveMetadata"
 	checkGranted     step = "CheckGranted"
 	confirmWait      step = "ConfirmWait"
 	confirmUncounted step = "ConfirmUncounted"
@@ -70,16 +67,15 @@ const (
 // transitions decide in each step what follows from the response.
 var transitions = map[step]func(Operation, Response) Operation{
 	compare: Operation.afterCompare, compareLive: Operation.afterCompareLive, describe: Operation.afterDescribe,
-	find: Operation.afterFind, previewClaims: Operation.afterPreviewClaims, disown: Operation.afterDisown,
-	reset: Operation.afterReset, apply: Operation.afterApply, readExisting: Operation.afterReadExisting,
+	find: Operation.afterFind, previewClaims: Operation.afterPreviewClaims, setManagers: Operation.afterSetManagers,
+	apply: Operation.afterApply, readExisting: Operation.afterReadExisting,
 	previewExisting: Operation.afterPreviewExisting, tryOtherName: Operation.afterTryOtherName,
 	release: Operation.afterRelease, findApplied: Operation.afterFindApplied,
 	confirmReplacement: Operation.afterConfirmReplacement, findMarked: Operation.afterFindMarked,
 	discover: Operation.afterDiscover, deleteMarked: Operation.afterDelete,
 	confirm: Operation.afterConfirm, setMetadata: Operation.afterSetMetadata,
-	findMetadata: Operation.afterFindMetadata, removeMetadata: Operation.afterRemoveMetadata,
-	checkGranted: Operation.afterCheckGranted, confirmWait: Operation.afterConfirmWait,
-	confirmUncounted: Operation.afterConfirmUncounted,
+	findMetadata: Operation.afterFindMetadata, checkGranted: Operation.afterCheckGranted,
+	confirmWait: Operation.afterConfirmWait, confirmUncounted: Operation.afterConfirmUncounted,
 }
 
 // Next returns the operation after the response to its request: with the next request, or with its result.
@@ -162,7 +158,7 @@ func (o Operation) afterCompareLive(r Response) Operation {
 
 // restore writes an object again, unless other clients keep changing it.
 func (o Operation) restore() Operation {
-	o.action, o.Result.round, o.Result.isCounted = ActionRestore, o.round, o.round.isCounted
+	o.action, o.Result.round = ActionRestore, o.round
 	switch current := o.own.Current; {
 	case o.round.delay == 0:
 		return o.write()
@@ -198,8 +194,10 @@ func (o Operation) write() Operation {
 	return o.apply()
 }
 
+// apply applies the object. It overrides the fields of other field managers unless the object is new to the template.
 func (o Operation) apply() Operation {
-	return o.sendApply(apply, o.isForced || isForced(o.action, o.Template.Spec.Sync.AdoptionPolicy), false)
+	isForced := o.isForced || o.action != ActionCreate || o.Template.Spec.Sync.AdoptionPolicy == v1alpha1.AdoptAlways
+	return o.sendApply(apply, isForced, false)
 }
 
 // afterFind ends if an object exists that must not be adopted. It removes claims of other clients to fields that the
@@ -217,7 +215,7 @@ func (o Operation) afterFind(r Response) Operation {
 	case err != nil:
 		return o.done(err)
 	case mustReset:
-		return o.setManagers(reset, ownClaims(r.Metadata.ManagedFields, o.Template.Name), "")
+		return o.setManagers(ownClaims(r.Metadata.ManagedFields, o.Template.Name), "")
 	case current != nil && current.IsShared && o.action == ActionUpdate:
 		o.found = r.Metadata
 		return o.preview(previewClaims)
@@ -225,21 +223,13 @@ func (o Operation) afterFind(r Response) Operation {
 	return o.apply()
 }
 
-func (o Operation) setManagers(next step, managers []metav1.ManagedFieldsEntry, version string) Operation {
-	o = o.sendFor(next, SetManagers)
+func (o Operation) setManagers(managers []metav1.ManagedFieldsEntry, version string) Operation {
+	o = o.sendFor(setManagers, SetManagers)
 	if len(managers) == 0 { // The API server ignores an empty list.
 		managers = []metav1.ManagedFieldsEntry{{}}
 	}
 	o.Request.Managers, o.Request.ResourceVersion = managers, version
 	return o
-}
-
-// afterReset applies the object in any version.
-func (o Operation) afterReset(r Response) Operation {
-	if r.Err != nil && !nsobject.IsNotFound(r.Err) {
-		return o.done(r.Err)
-	}
-	return o.apply()
 }
 
 // afterPreviewClaims removes the claims of other clients to the fields that the template drops, so that the API server
@@ -259,17 +249,19 @@ func (o Operation) afterPreviewClaims(r Response) Operation {
 	case managers == nil:
 		return o.apply()
 	}
-	return o.setManagers(disown, managers, o.found.ResourceVersion)
+	return o.setManagers(managers, o.found.ResourceVersion)
 }
 
-func (o Operation) afterDisown(r Response) Operation {
+// afterSetManagers applies the object: if the claims depended on its version, in the version without them.
+func (o Operation) afterSetManagers(r Response) Operation {
+	isVersioned := o.Request.ResourceVersion != ""
 	switch {
-	case nsobject.IsConflict(r.Err):
+	case isVersioned && nsobject.IsConflict(r.Err):
 		return o.done(unconfirmed(r.Err))
 	case nsobject.IsNotFound(r.Err):
 	case r.Err != nil:
-		return o.done(r.Err)
-	default:
+		return o.done(fmt.Errorf("failed to change the managedFields of %s: %w", describeObject(&o.Object), r.Err))
+	case isVersioned:
 		o.version = r.Metadata.ResourceVersion
 	}
 	return o.apply()
@@ -340,8 +332,13 @@ func (o Operation) afterTryOtherName(r Response) Operation {
 	case !r.IsCreated:
 		return o.done(o.rejected)
 	}
-	if err := o.own.checkReplacement(&o.Object, o.rejected); err != nil {
-		return o.done(err)
+	reason := o.own.mustNotReplace(o.Object.Key().Kind)
+	if reason == "" && !namesField(o.rejected) {
+		// The name with which the object is valid can matter to an admission policy, which then also rejects the new object.
+		reason = "an admission policy or webhook rejects the change"
+	}
+	if reason != "" {
+		return o.done(immutable(&o.Object, reason, o.rejected))
 	}
 	return o.sendConfirm(confirmReplacement) // The template in the cache can be older than the object.
 }
@@ -355,7 +352,7 @@ func (o Operation) afterConfirmReplacement(r Response) Operation {
 
 // applied takes over the object from other templates.
 func (o Operation) applied(r Response) Operation {
-	o.Result.Writes, o.Result.action = append(o.Result.Writes, o.action), o.action
+	o.Result.Writes = append(o.Result.Writes, o.action)
 	o.Result.IsCompared, o.Result.Different = true, Differences(o.Request.Manifest, r.Object, o.Template.Name)
 	if r.IsCreated {
 		o.Result.Created, o.own.Created = r.Metadata.UID, r.Metadata.UID

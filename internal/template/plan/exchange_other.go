@@ -6,8 +6,12 @@ package plan
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/nsobject"
@@ -117,14 +121,8 @@ func (o Operation) replaced(isGone bool, kept string, err error) Operation {
 	return o.apply()
 }
 
-// setMetadata changes labels and annotations of the Namespace. If another client has changed the Namespace meanwhile,
-// which can be the reason for the change, the result is ErrUnconfirmed. In a new Namespace, other values are replaced
-// in any case, and the conditions change often.
-func (o Operation) setMetadata(changes MetadataChanges, isInitializing bool) Operation {
-	version := o.Namespace.ResourceVersion
-	if isInitializing {
-		version = ""
-	}
+// setMetadata changes labels and annotations of a version of the Namespace; of any version if it is empty.
+func (o Operation) setMetadata(changes MetadataChanges, version string) Operation {
 	return o.send(setMetadata, Request{
 		Verb: SetMetadata, FieldManager: template.FieldManager(o.Template.Name), Changes: changes, ResourceVersion: version,
 	})
@@ -136,6 +134,8 @@ func (o Operation) afterSetMetadata(r Response) Operation {
 		return o.done(ErrUnconfirmed)
 	case r.Err != nil:
 		return o.done(r.Err)
+	case o.removed != nil:
+		o.Result.Writes = append(o.Result.Writes, ActionDelete)
 	}
 	o.Result.Namespace = r.Metadata
 	return o.done(nil)
@@ -152,17 +152,7 @@ func (o Operation) afterFindMetadata(r Response) Operation {
 	if o.Result.Kept = checkMetadataMark(o.Template, *o.removed, r.Namespace); o.Result.Kept != "" {
 		return o.done(nil)
 	}
-	return o.send(removeMetadata, Request{
-		Verb: SetMetadata, FieldManager: template.FieldManager(o.Template.Name),
-		Changes: MetadataChanges{o.removed.Key(): nil}, ResourceVersion: r.Namespace.ResourceVersion,
-	})
-}
-
-func (o Operation) afterRemoveMetadata(r Response) Operation {
-	if r.Err == nil {
-		o.Result.Writes = append(o.Result.Writes, ActionDelete)
-	}
-	return o.afterSetMetadata(r)
+	return o.setMetadata(MetadataChanges{o.removed.Key(): nil}, r.Namespace.ResourceVersion)
 }
 
 // checkEffective finds whether an object of a new Namespace is effective. Before the initialization fails because it is
@@ -199,4 +189,62 @@ func (o Operation) afterConfirmWait(r Response) Operation {
 func (o Operation) afterConfirmUncounted(r Response) Operation {
 	o.Result.isConfirmed = r.Err == nil && r.IsUncounted
 	return o.done(o.rejected)
+}
+
+// immutable returns the problem of an object that cannot be changed and is not replaced.
+func immutable(wanted *ObjectSnapshot, reason string, rejected error) error {
+	return template.Problemf(v1alpha1.ReasonFieldImmutable, "%s cannot be changed, and is not replaced, because %s; the "+
+		"operator creates it again after you delete it: %w", describeObject(wanted), reason, rejected)
+}
+
+// namesField reports whether the API server has rejected the value of a field. Admission policies name none.
+func namesField(rejected error) bool {
+	var status apierrors.APIStatus
+	return errors.As(rejected, &status) && status.Status().Details != nil &&
+		slices.ContainsFunc(status.Status().Details.Causes, func(c metav1.StatusCause) bool { return c.Field != "" })
+}
+
+// releasedFields are the fields that a template has after it has released an object.
+const releasedFields = `{"f:metadata":{"f:annotations":{"f:` + v1alpha1.AnnotationNamespaceUID + `":{}}}}`
+
+// maxReleases limits the requests because of the managedFields of one object. An object moves from one template to
+// another, but a user can write as many field managers as the object has space for.
+const maxReleases = 4
+
+// releasesOf returns the other templates that have set fields of an object. When a template applies an object for the
+// first time, the object has moved from them. Later, other field managers of templates are like those of any other
+// client.
+func releasesOf(wanted *ObjectSnapshot, applied *metav1.PartialObjectMetadata, name string) ([]string, error) {
+	var names []string
+	for _, entry := range applied.ManagedFields {
+		other, ok := strings.CutPrefix(entry.Manager, template.FieldManagerPrefix)
+		if ok && other != name && entry.FieldsV1 != nil && entry.FieldsV1.GetRawString() != releasedFields {
+			names = append(names, other)
+		}
+	}
+	if len(names) > maxReleases {
+		return nil, template.Problemf(v1alpha1.ReasonConflict,
+			"%s has fields of %d other templates in its managedFields, more than the %d that it can have moved from: "+
+				"remove these entries", describeObject(wanted), len(names), maxReleases)
+	}
+	return names, nil
+}
+
+// isConfirmed reports whether the Namespace and the template in the API server are as a decision has found them, except
+// for changes by the plan itself, and the revision, if there is one, is one that Namespaces must contain now: the
+// latest, or the current one of the rollout.
+func (o Operation) isConfirmed(r Response) bool {
+	before, now, revision := o.Namespace, r.Namespace, o.Choice.Revision
+	return now.UID == before.UID && now.DeletionTimestamp == nil &&
+		o.changes.isExpected(template.KindLabel.Kind, before.Labels, now.Labels) &&
+		o.changes.isExpected(template.KindAnnotation.Kind, before.Annotations, now.Annotations) &&
+		r.Template.UID == o.Template.UID && r.Template.Generation == o.Template.Generation &&
+		(revision == "" || revision == template.Revision(&r.Template.Spec) || revision == o.Choice.Current)
+}
+
+// otherName returns a name under which a dry run creates an object: whether the API server would create it shows
+// whether it rejects only the change of the existing object.
+func otherName(namespace types.UID, name string) string {
+	const maxName = 39 // The names of some kinds are limited to 52 characters, and a hash has 12.
+	return name[:min(len(name), maxName)] + "x" + template.HashOf(namespace, name)
 }

@@ -122,8 +122,8 @@ func TestExchanges(t *testing.T) {
 		"exists, IfEqual, without a conflict":    {adopt: v1alpha1.AdoptIfEqual, responses: map[step]Response{apply: appliedAs(false)}, sent: []string{findOne, apply1}, writes: create, isAdopted: true},
 		"exists with many managers":              {responses: map[step]Response{find: found(withManyManagers)}, sent: []string{findOne}, reason: v1alpha1.ReasonConflict},
 		"exists with many managers, Always":      {adopt: v1alpha1.AdoptAlways, responses: map[step]Response{find: found(withManyManagers), apply: appliedAs(false)}, sent: []string{findOne, setManagersOne, forced}, writes: create, isAdopted: true},
-		"many managers that cannot be removed":   {adopt: v1alpha1.AdoptAlways, responses: map[step]Response{find: found(withManyManagers), reset: {Err: forbidden}}, sent: []string{findOne, setManagersOne}, reason: v1alpha1.ReasonForbidden},
-		"many managers, deleted meanwhile":       {adopt: v1alpha1.AdoptAlways, responses: map[step]Response{find: found(withManyManagers), reset: {Err: notFound}}, sent: []string{findOne, setManagersOne, forced}, writes: create},
+		"many managers that cannot be removed":   {adopt: v1alpha1.AdoptAlways, responses: map[step]Response{find: found(withManyManagers), setManagers: {Err: forbidden}}, sent: []string{findOne, setManagersOne}, reason: v1alpha1.ReasonForbidden},
+		"many managers, deleted meanwhile":       {adopt: v1alpha1.AdoptAlways, responses: map[step]Response{find: found(withManyManagers), setManagers: {Err: notFound}}, sent: []string{findOne, setManagersOne, forced}, writes: create},
 		"a conflict, Never":                      {isNew: true, adopt: v1alpha1.AdoptNever, responses: map[step]Response{apply: {Err: applyConflict}}, sent: []string{findOne, apply1}, reason: v1alpha1.ReasonConflict},
 		"a conflict, IfEqual, equal":             {adopt: v1alpha1.AdoptIfEqual, responses: map[step]Response{apply: {Err: applyConflict}, readExisting: {Object: versioned("7")}}, sent: []string{findOne, apply1, "Read one", preview + " version=7", forced + " version=7"}, writes: create, isAdopted: true},
 		"a conflict, IfEqual, unequal":           {adopt: v1alpha1.AdoptIfEqual, responses: map[step]Response{apply: {Err: applyConflict}, readExisting: {Object: versioned("7")}, previewExisting: {Object: wantConfigMap("two", "").Manifest}}, sent: []string{findOne, apply1, "Read one", preview + " version=7"}, reason: v1alpha1.ReasonConflict},
@@ -138,11 +138,11 @@ func TestExchanges(t *testing.T) {
 		"deleted by another client":  {recorded: same(recorded), sent: []string{findOne, forced}, writes: restore},
 		"a crowded object":           {recorded: &recorded, current: crowded, responses: map[step]Response{find: found(withManyManagers), apply: appliedAs(false)}, sent: []string{findOne, setManagersOne, forced}, writes: update},
 		"shared, nothing is dropped": {recorded: &recorded, current: shared, responses: map[step]Response{find: found(withSharedFields), previewClaims: {Metadata: found(withSharedFields).Metadata}, apply: appliedAs(false)}, sent: []string{findOne, preview, forced}, writes: update},
-		"shared, a field is dropped": {recorded: &recorded, current: shared, responses: map[step]Response{find: found(withSharedFields), previewClaims: found(), disown: {Metadata: withVersion("6")}, apply: appliedAs(false)}, sent: []string{findOne, preview, setManagersOne + " version=5", forced + " version=6"}, writes: update},
-		"shared, changed meanwhile":  {recorded: &recorded, current: shared, responses: map[step]Response{find: found(withSharedFields), previewClaims: found(), disown: {Err: conflict}}, sent: []string{findOne, preview, setManagersOne + " version=5"}, reason: unconfirmed},
-		"shared, changed after that": {recorded: &recorded, current: shared, responses: map[step]Response{find: found(withSharedFields), previewClaims: found(), disown: {Metadata: withVersion("6")}, apply: {Err: conflict}}, sent: []string{findOne, preview, setManagersOne + " version=5", forced + " version=6"}, reason: unconfirmed},
-		"shared, deleted meanwhile":  {recorded: &recorded, current: shared, responses: map[step]Response{find: found(withSharedFields), previewClaims: found(), disown: {Err: notFound}, apply: appliedAs(true)}, sent: []string{findOne, preview, setManagersOne + " version=5", forced}, writes: update},
-		"shared, forbidden":          {recorded: &recorded, current: shared, responses: map[step]Response{find: found(withSharedFields), previewClaims: found(), disown: {Err: forbidden}}, sent: []string{findOne, preview, setManagersOne + " version=5"}, reason: v1alpha1.ReasonForbidden},
+		"shared, a field is dropped": {recorded: &recorded, current: shared, responses: map[step]Response{find: found(withSharedFields), previewClaims: found(), setManagers: {Metadata: withVersion("6")}, apply: appliedAs(false)}, sent: []string{findOne, preview, setManagersOne + " version=5", forced + " version=6"}, writes: update},
+		"shared, changed meanwhile":  {recorded: &recorded, current: shared, responses: map[step]Response{find: found(withSharedFields), previewClaims: found(), setManagers: {Err: conflict}}, sent: []string{findOne, preview, setManagersOne + " version=5"}, reason: unconfirmed},
+		"shared, changed after that": {recorded: &recorded, current: shared, responses: map[step]Response{find: found(withSharedFields), previewClaims: found(), setManagers: {Metadata: withVersion("6")}, apply: {Err: conflict}}, sent: []string{findOne, preview, setManagersOne + " version=5", forced + " version=6"}, reason: unconfirmed},
+		"shared, deleted meanwhile":  {recorded: &recorded, current: shared, responses: map[step]Response{find: found(withSharedFields), previewClaims: found(), setManagers: {Err: notFound}, apply: appliedAs(true)}, sent: []string{findOne, preview, setManagersOne + " version=5", forced}, writes: update},
+		"shared, forbidden":          {recorded: &recorded, current: shared, responses: map[step]Response{find: found(withSharedFields), previewClaims: found(), setManagers: {Err: forbidden}}, sent: []string{findOne, preview, setManagersOne + " version=5"}, reason: v1alpha1.ReasonForbidden},
 		"shared, no dry run":         {recorded: &recorded, current: shared, responses: map[step]Response{find: found(withSharedFields), previewClaims: {Err: unsupported}, apply: appliedAs(false)}, sent: []string{findOne, preview, forced}, writes: update},
 		"shared, the preview fails":  {recorded: &recorded, current: shared, responses: map[step]Response{find: found(withSharedFields), previewClaims: {Err: failed}}, sent: []string{findOne, preview}, reason: v1alpha1.ReasonApplyFailed},
 		"shared in the cache only":   {recorded: &recorded, current: shared, responses: map[step]Response{find: {}}, sent: []string{findOne, forced}, writes: update},
@@ -204,7 +204,7 @@ func TestExchanges(t *testing.T) {
 			}})
 			memory := Memory{Rounds: test.rounds, FullPass: start.Add(24 * time.Hour)}
 			if test.created {
-				memory.addCreation(wanted.Key(), objectUID)
+				template.Put(&memory.Created, wanted.Key(), objectUID)
 			}
 			attempts := 0
 			outcome, memory, sent := pass(s, memory, func(o Operation) *Response {

@@ -44,9 +44,11 @@ func CheckLimits(
 	admitted map[types.UID]sets.Set[string],
 ) *metav1.Status {
 	for _, tmpl := range limited {
-		used := usageOf(tmpl, creator, namespaces, admitted)
-		if used.Total >= *tmpl.Spec.MaxNamespacesPerUser {
-			return forbidden(used.Refusal(tmpl, creator))
+		if used := usageOf(tmpl, creator, namespaces, admitted); used.Total >= *tmpl.Spec.MaxNamespacesPerUser {
+			return &metav1.Status{
+				TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure,
+				Reason: metav1.StatusReasonForbidden, Code: http.StatusForbidden, Message: used.Refusal(tmpl, creator),
+			}
 		}
 	}
 	return nil
@@ -91,13 +93,6 @@ func usageOf(
 		used.Total++
 	}
 	return used
-}
-
-func forbidden(message string) *metav1.Status {
-	return &metav1.Status{
-		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure,
-		Reason: metav1.StatusReasonForbidden, Code: http.StatusForbidden, Message: message,
-	}
 }
 
 // Refusal returns the message for a Namespace that exceeds the limit of a template.

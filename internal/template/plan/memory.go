@@ -5,11 +5,14 @@ package plan
 
 import (
 	"maps"
+	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 
+	"github.com/nslifecycle/nslifecycle/internal/initialization"
 	"github.com/nslifecycle/nslifecycle/internal/template"
 )
 
@@ -36,6 +39,30 @@ type Memory struct {
 	Late        lateSelection
 }
 
+// Absences has the times since which a Namespace lacks what makes it contain a template or an object: clients that
+// replace a Namespace remove its labels for a moment. What was recorded is removed only after
+// initialization.DeregistrationDelay. The times are in memory, so that no client can change them; after a restart, the
+// delay starts again.
+type Absences map[absenceKey]time.Time
+
+// absenceKey identifies what a Namespace no longer contains.
+type absenceKey struct {
+	template string
+	// object is empty if it is the template.
+	object template.ObjectKey
+}
+
+// failures has since when a Namespace has failures that waiting cannot end. The problems have no messages. It is in
+// memory: after a restart, the time starts again.
+type failures map[template.Problem]time.Time
+
+// lateSelection has the late templates of a Namespace, to recognize those that a change of labels adds.
+type lateSelection struct {
+	// labels is a hash of the labels for which the templates are late; empty before the first pass.
+	labels    string
+	templates []string
+}
+
 // clone returns a copy. Memory is a value: what one pass remembers does not change that of another one.
 func (m Memory) clone() Memory {
 	m.Created, m.Granted, m.Rounds = maps.Clone(m.Created), maps.Clone(m.Granted), maps.Clone(m.Rounds)
@@ -50,12 +77,31 @@ func (m Memory) Recorded() Memory {
 	return m
 }
 
+// rememberSince returns since when something lasts: since the time that an earlier pass has remembered, or from now on.
+// The next pass remembers it, too.
+func rememberSince[M ~map[K]time.Time, K comparable](known M, next *M, key K, now time.Time) time.Time {
+	since, ok := known[key]
+	if !ok {
+		since = now
+	}
+	template.Put(next, key, since)
+	return since
+}
+
 // elapsedSince returns the time since a start. If there is none, it is now.
 func elapsedSince(start *time.Time, now time.Time) time.Duration {
 	if start.IsZero() {
 		*start = now
 	}
 	return now.Sub(*start)
+}
+
+// isAbsent reports whether something has been absent from the Namespace long enough to be removed.
+func (p *Plan) isAbsent(key absenceKey) bool {
+	since := rememberSince(p.Memory.Absences, &p.absent, key, p.Now)
+	remaining := max(since.Add(initialization.DeregistrationDelay).Sub(p.Now), 0)
+	p.retry(remaining)
+	return remaining == 0
 }
 
 // untilFullPass returns the time until the next full pass; 0 if it is due. The first full pass of a Namespace is at
@@ -76,18 +122,17 @@ func spread(namespace types.UID, interval time.Duration) time.Duration {
 	return time.Duration(hash % uint64(max(interval, 1)))
 }
 
-// addCreation remembers that the operator has created an object.
-func (m *Memory) addCreation(key template.ObjectKey, object types.UID) {
-	if m.Created == nil {
-		m.Created = map[template.ObjectKey]types.UID{}
+// Update replaces the late templates. It returns those that were added when the labels changed. The first pass over a
+// Namespace that is older than the operator's first pass adds none: an earlier process has reported them. A Namespace
+// that was created in the second of this pass is new.
+func (l *lateSelection) Update(namespace *corev1.Namespace, templates []string, start time.Time) (added []string) {
+	known := *l
+	*l = lateSelection{labels: template.HashOf(namespace.Labels), templates: templates}
+	isFirst := known.labels == ""
+	if isFirst && namespace.CreationTimestamp.Time.Before(start.Truncate(time.Second)) || known.labels == l.labels {
+		return nil
 	}
-	m.Created[key] = object
-}
-
-// addGranted remembers that a RoleBinding is effective.
-func (m *Memory) addGranted(binding types.UID) {
-	if m.Granted == nil {
-		m.Granted = sets.New[types.UID]()
-	}
-	m.Granted.Insert(binding)
+	return slices.DeleteFunc(slices.Clone(templates), func(name string) bool {
+		return slices.Contains(known.templates, name)
+	})
 }

@@ -153,7 +153,7 @@ func TestMetadataRemoval(t *testing.T) {
 		"another namespace":     {answer: live(own, func(r *Response) { r.Namespace.UID = "x" }), sent: []string{confirmed, confirmed}, remains: true},
 		"it cannot be read":     {answer: live(own, func(r *Response) { r.Err = errors.New("x") }), sent: []string{confirmed, confirmed}, remains: true},
 		"the namespace has changed": {answer: func(o Operation) *Response {
-			if o.step == removeMetadata {
+			if o.step == setMetadata {
 				return &Response{Err: conflict}
 			}
 			return live(own, nil)(o)

@@ -5,6 +5,7 @@ package plan
 
 import (
 	"errors"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -78,12 +79,8 @@ type Result struct {
 	// Namespace is the Namespace after the operation has changed its metadata; nil if it has not.
 	Namespace *metav1.PartialObjectMetadata
 
-	// action is what was done in fact.
-	action Action
 	// round is what has prevented that the object was restored, with the description of the conflict.
 	round roundCheck
-	// isCounted is true if the operation restored what another client had changed.
-	isCounted bool
 	// isConfirmed is true if the API server has confirmed that the object is not effective.
 	isConfirmed bool
 }
@@ -164,10 +161,5 @@ func (o Operation) IsDone() bool { return o.Request.Verb == "" }
 
 // IsReady reports whether all operations have succeeded on which this one depends.
 func (o Operation) IsReady(results []Result) bool {
-	for _, index := range o.After {
-		if results[index].Err != nil {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(o.After, func(index int) bool { return results[index].Err != nil })
 }

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/template"
 	"github.com/nslifecycle/nslifecycle/internal/template/permissions"
 )
@@ -84,13 +85,50 @@ func (o Ownership) IsAdopted(applied *metav1.PartialObjectMetadata) bool {
 	return applied.UID != o.Created && !isOwn
 }
 
-// mayReplace reports whether the operator may delete the object and create it again. If it may not, it returns why.
-func (o Ownership) mayReplace(kind schema.GroupKind) (bool, string) {
+// mustNotReplace returns why the operator must not delete the object and create it again; empty if it may.
+func (o Ownership) mustNotReplace(kind schema.GroupKind) string {
 	switch {
 	case o.creation() == "":
-		return false, "the operator has not created it"
+		return keptNotCreated
 	case !permissions.MayReplace(kind):
-		return false, "its deletion can delete data or stop a program"
+		return "its deletion can delete data or stop a program"
 	}
-	return true, ""
+	return ""
+}
+
+// maxManagers is the number of entries in the managedFields of an object from which the operator writes it only after
+// it has removed them. The time that the API server takes for any other write grows faster than the square of the
+// number: with 1,000 entries, which every user who can change the object can add, it exceeds the timeout of a request.
+const maxManagers = 64
+
+// IsCrowded reports whether an object has too many field managers.
+func IsCrowded(entries []metav1.ManagedFieldsEntry) bool { return len(entries) > maxManagers }
+
+// mustFind reports whether the API server must be asked for an object before it is written: the cache lacks objects
+// without the label of a template, and the managedFields. In a new Namespace, users cannot write.
+func (o Ownership) mustFind(decided Action, adopt v1alpha1.AdoptionPolicy) bool {
+	if o.Current != nil {
+		return o.Current.IsCrowded || o.Current.IsShared && decided == ActionUpdate ||
+			decided == ActionCreate && adopt == v1alpha1.AdoptNever
+	}
+	return !o.IsInitializing || decided == ActionCreate && adopt == v1alpha1.AdoptNever
+}
+
+// CheckExisting returns a problem if an existing object must not be adopted, and whether its managedFields must be
+// removed before it is overridden. The object is nil if there is none.
+func (o Ownership) CheckExisting(
+	wanted *ObjectSnapshot, found *Observed, decided Action, adopt v1alpha1.AdoptionPolicy,
+) (mustReset bool, err error) {
+	isNew := decided == ActionCreate
+	switch {
+	case found == nil:
+		return false, nil
+	case isNew && adopt == v1alpha1.AdoptNever && o.Created != found.UID:
+		return false, template.Problemf(v1alpha1.ReasonAlreadyExists,
+			"%s exists already, and the template does not adopt objects", describeObject(wanted))
+	case found.IsCrowded && isNew && adopt != v1alpha1.AdoptAlways:
+		return false, template.Problemf(v1alpha1.ReasonConflict,
+			"%s has more than %d entries in its managedFields: remove them", describeObject(wanted), maxManagers)
+	}
+	return found.IsCrowded, nil
 }

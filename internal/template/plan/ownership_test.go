@@ -118,15 +118,8 @@ func TestOwnership(t *testing.T) {
 			applied := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{UID: test.applied, ManagedFields: test.fields}}
 			g.Expect(test.decide(test.content)).To(Equal(test.action))
 			g.Expect(test.Ownership.IsAdopted(applied)).To(Equal(test.isAdopted))
-			mayReplace, reason := test.Ownership.mayReplace(configMaps.GroupKind())
-			g.Expect(mayReplace).To(Equal(test.mayReplace))
-			if mayReplace {
-				g.Expect(reason).To(BeEmpty())
-			} else {
-				g.Expect(reason).NotTo(BeEmpty())
-			}
-			mayReplace, _ = test.Ownership.mayReplace(schema.GroupKind{Kind: "PersistentVolumeClaim"})
-			g.Expect(mayReplace).To(BeFalse(), "it holds data")
+			g.Expect(test.mustNotReplace(configMaps.GroupKind()) == "").To(Equal(test.mayReplace))
+			g.Expect(test.mustNotReplace(schema.GroupKind{Kind: "PersistentVolumeClaim"})).NotTo(BeEmpty(), "it holds data")
 		})
 	}
 }

@@ -4,10 +4,9 @@
 package plan
 
 import (
+	"maps"
 	"slices"
 	"time"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/template"
@@ -23,8 +22,6 @@ type Plan struct {
 	Operations []Operation
 	// Unsynced is why nothing is decided in this pass; nil otherwise.
 	Unsynced error
-	// Refusal is the result with which the initialization of the Namespace must fail; nil if it must not.
-	Refusal *metav1.Status
 	// RetryAfter is the time until the next pass; 0 if a watch event triggers it.
 	RetryAfter time.Duration
 
@@ -57,15 +54,37 @@ type Plan struct {
 // MetadataChanges are new values of labels and annotations; nil for those that are removed.
 type MetadataChanges map[template.ObjectKey]*string
 
+// Of returns the changes of labels or annotations.
+func (m MetadataChanges) Of(kind string) map[string]*string {
+	changes := map[string]*string{}
+	for key, value := range m {
+		if key.Kind.Kind == kind {
+			changes[key.Name] = value
+		}
+	}
+	return changes
+}
+
+// isExpected reports whether labels or annotations differ from the earlier ones by nothing but some of the changes.
+func (m MetadataChanges) isExpected(kind string, before, now map[string]string) bool {
+	expected := maps.Collect(maps.All(before))
+	for key, value := range m.Of(kind) {
+		switch current, exists := now[key]; {
+		case value == nil && !exists:
+			delete(expected, key)
+		case value != nil && exists && current == *value:
+			expected[key] = current
+		}
+	}
+	return maps.Equal(expected, now)
+}
+
 // templatePlan is what is done with a template.
 type templatePlan struct {
 	*v1alpha1.NamespaceTemplate
-	outcome  TemplateOutcome
-	choice   Choice
-	contents Contents
-	objects  []object
-	// isPartial is true if some objects are created only after the Namespace is initialized.
-	isPartial bool
+	*TemplateSnapshot
+	outcome TemplateOutcome
+	objects []object
 	// removal is nil if what the Namespace records is kept.
 	removal *removal
 	// failureCheck is the operation that confirms that the template has failed for too long; none if it has not.
@@ -89,15 +108,11 @@ type object struct {
 	write, wait int
 }
 
-// retry sets the time until the next pass if it is earlier.
-func (p *Plan) retry(after time.Duration) { p.RetryAfter = earliest(p.RetryAfter, after) }
-
-// earliest returns the shorter of two delays. A delay of 0 means that there is none.
-func earliest(a, b time.Duration) time.Duration {
-	if b > 0 && (a == 0 || b < a) {
-		return b
+// retry sets the time until the next pass if it is earlier. A delay of 0 means that there is none.
+func (p *Plan) retry(after time.Duration) {
+	if after > 0 && (p.RetryAfter == 0 || after < p.RetryAfter) {
+		p.RetryAfter = after
 	}
-	return a
 }
 
 // add adds an operation, and returns its index.

@@ -5,13 +5,16 @@ package plan
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/util/sets"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/template"
@@ -65,7 +68,7 @@ func (p *Plan) remove() {
 // retained are no longer recorded.
 func (p *Plan) removeObsolete(index int) {
 	t := &p.templates[index]
-	t.removal.obsolete = p.unneeded(p.State[t.Name], t.objects)
+	t.removal.obsolete = p.unneeded(p.State[t.Name])
 	var required []int
 	canApply := p.hasApplied(index, func(o object) bool {
 		if o.write != none {
@@ -84,7 +87,7 @@ func (p *Plan) removeObsolete(index int) {
 		}
 	}
 	var removable, deleted []template.ObjectState
-	removable, t.removal.remaining = p.removable(t.Name, t.contents, t.removal.obsolete)
+	removable, t.removal.remaining = p.removable(t.Name, t.Contents, t.removal.obsolete)
 	for _, object := range removable {
 		switch {
 		case template.MayRemove(t.NamespaceTemplate, object.Kind, desired):
@@ -93,12 +96,12 @@ func (p *Plan) removeObsolete(index int) {
 			t.removal.remaining = append(t.removal.remaining, object)
 		}
 	}
-	p.schedule(t.removal, p.operation(t.NamespaceTemplate, t.choice), deleted, required)
+	p.schedule(t.removal, p.operation(t.NamespaceTemplate, t.Choice), deleted, required)
 }
 
 // removeDeselected removes the objects of a template that no longer applies to the Namespace.
 func (p *Plan) removeDeselected(tmpl *v1alpha1.NamespaceTemplate) {
-	recorded, policy := p.State[tmpl.Name], template.RetentionPolicy(tmpl)
+	policy := template.RetentionPolicy(tmpl)
 	removed := removal{NamespaceTemplate: tmpl, confirmation: none}
 	isLongEnough := tmpl.DeletionTimestamp != nil || p.isAbsent(absenceKey{template: tmpl.Name})
 	switch {
@@ -106,7 +109,7 @@ func (p *Plan) removeDeselected(tmpl *v1alpha1.NamespaceTemplate) {
 		removed.isKept = true
 	case policy == v1alpha1.RetentionDelete:
 		var removable []template.ObjectState
-		removable, removed.remaining = p.removable(tmpl.Name, nil, p.unneeded(recorded, nil))
+		removable, removed.remaining = p.removable(tmpl.Name, nil, p.unneeded(p.State[tmpl.Name]))
 		p.schedule(&removed, p.operation(tmpl, Choice{}), removable, nil)
 	}
 	p.deselected = append(p.deselected, removed)
@@ -135,15 +138,9 @@ func (p *Plan) schedule(r *removal, operation Operation, objects []template.Obje
 }
 
 // unneeded returns the recorded objects that neither the template nor another one contains.
-func (p *Plan) unneeded(recorded template.Entry, objects []object) []template.ObjectState {
-	keys := sets.New[template.ObjectKey]()
-	for _, o := range objects {
-		keys.Insert(o.Key())
-	}
-	var found []template.ObjectState
+func (p *Plan) unneeded(recorded template.Entry) (found []template.ObjectState) {
 	for _, object := range recorded.Objects {
-		_, isClaimed := p.claims[object.Key()]
-		if !isClaimed && !keys.Has(object.Key()) {
+		if _, isClaimed := p.claims[object.Key()]; !isClaimed {
 			found = append(found, object)
 		}
 	}
@@ -226,4 +223,73 @@ func (c *conclusion) forget(name string, object template.ObjectState, reason str
 		Message: fmt.Sprintf("the template no longer contains %s %q, which is not deleted because %s",
 			object.Kind.Kind, object.Name, reason),
 	})
+}
+
+// A removal requires two records, which different clients write: the one on the Namespace, and the mark of the object
+// itself. With only one, a client that can forge it could make the operator delete any object.
+
+const (
+	keptNotCreated = "the operator has not created it"
+	keptRecreated  = "another client has created it again"
+)
+
+// checkMark returns why an object is kept that the Namespace records with a UID; empty if its metadata prove that the
+// operator has written it for the template. The managedFields, or the label with the annotation, suffice: users of the
+// namespace can remove some of these and fill the object, so that the operator can restore it only by replacing it.
+func checkMark(tmpl string, namespace, recorded types.UID, live *metav1.ObjectMeta) string {
+	isApplied := slices.ContainsFunc(live.ManagedFields, claimsOf(tmpl))
+	isLabeled := live.Labels[v1alpha1.LabelManagedByTemplate] == tmpl &&
+		live.Annotations[v1alpha1.AnnotationNamespaceUID] == string(namespace)
+	switch {
+	case recorded == "":
+		return keptNotCreated
+	case live.UID != recorded:
+		return keptRecreated
+	case !isApplied && !isLabeled:
+		return fmt.Sprintf("it has neither field manager %q nor label %s=%s with annotation %s",
+			template.FieldManager(tmpl), v1alpha1.LabelManagedByTemplate, tmpl, v1alpha1.AnnotationNamespaceUID)
+	}
+	return ""
+}
+
+// checkMetadataMark returns why a label or annotation is kept that the Namespace records; empty if the managedFields
+// prove that the operator has set it for the template. The policy inject sets values that have no field manager: for
+// them, the evidence is the list of templates that the Namespace has had since its creation, which is immutable.
+func checkMetadataMark(
+	tmpl *v1alpha1.NamespaceTemplate, recorded template.ObjectState, live *corev1.Namespace,
+) string {
+	manager, owner := template.FieldManager(tmpl.Name), ""
+	for _, entry := range live.ManagedFields {
+		if owner != manager && ownsMetadata(entry, recorded.Key()) {
+			owner = entry.Manager
+		}
+	}
+	switch {
+	case template.MetadataHash(live, recorded.Key()) != recorded.Fields:
+		return "another client has changed it"
+	case owner == manager, owner == "" && template.HasSelected(tmpl, live):
+		return ""
+	case owner == "":
+		return fmt.Sprintf("its managedFields do not contain %q", manager)
+	}
+	return fmt.Sprintf("field manager %q has set it", owner)
+}
+
+// ownsMetadata reports whether a field manager has set a label or annotation.
+func ownsMetadata(entry metav1.ManagedFieldsEntry, key template.ObjectKey) bool {
+	var fields struct {
+		Metadata struct {
+			Labels      map[string]any `json:"f:labels"`
+			Annotations map[string]any `json:"f:annotations"`
+		} `json:"f:metadata"`
+	}
+	if entry.FieldsV1 == nil || json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields) != nil {
+		return false
+	}
+	owned := fields.Metadata.Annotations
+	if key.Kind == template.KindLabel {
+		owned = fields.Metadata.Labels
+	}
+	_, ok := owned["f:"+key.Name]
+	return ok
 }

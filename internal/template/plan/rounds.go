@@ -96,10 +96,7 @@ func (r *rounds) record(key template.ObjectKey, restored *Observed, wasChanged b
 	if wasChanged {
 		current.count, current.last, current.conflict = current.count+1, now, ""
 	}
-	if *r == nil {
-		*r = rounds{}
-	}
-	(*r)[key] = current
+	template.Put(r, key, current)
 }
 
 // setConflict stores the description of a conflict until the object is restored again.

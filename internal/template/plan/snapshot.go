@@ -178,15 +178,9 @@ func ObservedOf(metadata *metav1.ObjectMeta) *Observed {
 // FieldsOf returns the hash of the managedFields entry of a template, including its time: if a client applies other
 // values as the same field manager, only the time changes.
 func FieldsOf(entries []metav1.ManagedFieldsEntry, templateName string) string {
-	manager := template.FieldManager(templateName)
-	for _, entry := range entries {
-		if entry.Manager == manager && entry.Operation == metav1.ManagedFieldsOperationApply && entry.Subresource == "" {
-			var raw []byte
-			if entry.FieldsV1 != nil {
-				raw = entry.FieldsV1.GetRawBytes()
-			}
-			return template.HashOf(string(raw), entry.Time)
-		}
+	index := slices.IndexFunc(entries, claimsOf(templateName))
+	if index < 0 {
+		return ""
 	}
-	return ""
+	return template.HashOf(entries[index].FieldsV1.GetRawString(), entries[index].Time)
 }
