@@ -23,102 +23,60 @@ import (
 // Stdin is the name of the file that stands for stdin.
 const Stdin = "-"
 
-// KindTemplate is the kind of a NamespaceTemplate.
-const KindTemplate = "NamespaceTemplate"
-
-const msgDecode = "failed to decode %s in %s: %w"
-
 // ReadTemplate reads the only NamespaceTemplate in a file. Objects of other kinds are ignored.
 func ReadTemplate(file string, stdin io.Reader) (*v1alpha1.NamespaceTemplate, error) {
-	content, err := readFile(file, stdin)
-	if err != nil {
-		return nil, err
-	}
-	document, err := findDocument(file, content, templateType)
-	if err != nil {
-		return nil, err
-	}
-	return decodeTemplate(file, document)
+	return readOne[v1alpha1.NamespaceTemplate](file, stdin, templateType)
 }
 
 // ReadTemplates reads all NamespaceTemplates in a file that contains at least one.
 func ReadTemplates(file string, stdin io.Reader) ([]*v1alpha1.NamespaceTemplate, error) {
-	content, err := readFile(file, stdin)
-	if err != nil {
-		return nil, err
-	}
-	documents, err := findDocuments(file, content, templateType)
+	documents, err := readDocuments(file, stdin, templateType)
 	if err == nil && len(documents) == 0 {
 		err = fmt.Errorf("%s contains no %s of %s", file, templateType.Kind, templateType.APIVersion)
 	}
 	if err != nil {
 		return nil, err
 	}
-	found := make([]*v1alpha1.NamespaceTemplate, 0, len(documents))
-	for _, document := range documents {
-		template, err := decodeTemplate(file, document)
-		if err != nil {
+	found := make([]*v1alpha1.NamespaceTemplate, len(documents))
+	for i := range documents {
+		if found[i], err = decode[v1alpha1.NamespaceTemplate](file, documents[i], templateType); err != nil {
 			return nil, err
 		}
-		found = append(found, template)
 	}
 	return found, nil
 }
 
-var templateType = metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: KindTemplate}
-
-func decodeTemplate(file string, document []byte) (*v1alpha1.NamespaceTemplate, error) {
-	template := &v1alpha1.NamespaceTemplate{}
-	if err := validateSchema(document); err != nil {
-		return nil, err
-	}
-	if err := decodeStrict(document, template); err != nil {
-		return nil, fmt.Errorf(msgDecode, KindTemplate, file, err)
-	}
-	return template, nil
-}
-
 // ReadNamespace reads the only Namespace in a file.
 func ReadNamespace(file string, stdin io.Reader) (*corev1.Namespace, error) {
-	content, err := readFile(file, stdin)
-	if err != nil {
-		return nil, err
-	}
-	kind := metav1.TypeMeta{APIVersion: corev1.SchemeGroupVersion.String(), Kind: "Namespace"}
-	document, err := findDocument(file, content, kind)
-	if err != nil {
-		return nil, err
-	}
-	namespace := &corev1.Namespace{}
-	if err := decodeStrict(document, namespace); err != nil {
-		return nil, fmt.Errorf(msgDecode, kind.Kind, file, err)
-	}
-	return namespace, nil
+	return readOne[corev1.Namespace](file, stdin, metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"})
 }
 
-// findDocument returns the only document of a type in the content of a file.
-func findDocument(file string, content []byte, of metav1.TypeMeta) ([]byte, error) {
-	found, err := findDocuments(file, content, of)
-	if err == nil && len(found) != 1 {
-		err = fmt.Errorf("%s must contain exactly one %s, got %d", file, of.Kind+" of "+of.APIVersion, len(found))
+var templateType = metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "NamespaceTemplate"}
+
+func readOne[T any](file string, stdin io.Reader, of metav1.TypeMeta) (*T, error) {
+	documents, err := readDocuments(file, stdin, of)
+	if err == nil && len(documents) != 1 {
+		err = fmt.Errorf("%s must contain exactly one %s of %s, got %d", file, of.Kind, of.APIVersion, len(documents))
 	}
 	if err != nil {
 		return nil, err
 	}
-	return found[0], nil
+	return decode[T](file, documents[0], of)
 }
 
-// findDocuments returns the documents of a type in the content of a file.
-func findDocuments(file string, content []byte, of metav1.TypeMeta) ([][]byte, error) {
-	var found [][]byte
+// readDocuments returns the documents of a type in a file that the user passes, which can be a symbolic link or a pipe.
+func readDocuments(file string, stdin io.Reader, of metav1.TypeMeta) (found [][]byte, err error) {
+	var content []byte
+	if file == Stdin {
+		content, err = io.ReadAll(stdin)
+	} else {
+		content, err = os.ReadFile(file)
+	}
 	reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(content)))
-	for {
-		document, err := reader.Read()
-		if errors.Is(err, io.EOF) {
-			return found, nil
-		}
-		if err != nil {
-			return nil, fmt.Errorf("failed to read %s: %w", file, err)
+	for err == nil {
+		var document []byte
+		if document, err = reader.Read(); err != nil {
+			break
 		}
 		var is metav1.TypeMeta
 		if err := yaml.Unmarshal(document, &is); err != nil {
@@ -128,27 +86,28 @@ func findDocuments(file string, content []byte, of metav1.TypeMeta) ([][]byte, e
 			found = append(found, document)
 		}
 	}
-}
-
-// decodeStrict decodes a document. The error contains all unknown and duplicate fields.
-func decodeStrict(document []byte, into any) error {
-	encoded, err := yaml.YAMLToJSONStrict(document)
-	if err != nil {
-		return err
-	}
-	strict, err := json.UnmarshalStrict(encoded, into)
-	return errors.Join(append(strict, err)...)
-}
-
-// readFile reads a file that the user passes, which can be a symbolic link or a pipe.
-func readFile(file string, stdin io.Reader) (content []byte, err error) {
-	if file == Stdin {
-		content, err = io.ReadAll(stdin)
-	} else {
-		content, err = os.ReadFile(file)
-	}
-	if err != nil {
+	if !errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("failed to read %s: %w", file, err)
 	}
-	return content, nil
+	return found, nil
+}
+
+// decode decodes a document. The error contains all unknown and duplicate fields.
+func decode[T any](file string, document []byte, of metav1.TypeMeta) (*T, error) {
+	if of == templateType {
+		if err := validateSchema(document); err != nil {
+			return nil, err
+		}
+	}
+	object := new(T)
+	encoded, err := yaml.YAMLToJSONStrict(document)
+	if err == nil {
+		var strict []error
+		strict, err = json.UnmarshalStrict(encoded, object)
+		err = errors.Join(append(strict, err)...)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("failed to decode %s in %s: %w", of.Kind, file, err)
+	}
+	return object, nil
 }
