@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
 
@@ -50,19 +51,16 @@ func (r *Relation) IsFailing() bool { return len(r.Failures) > 0 || r.Problem !=
 func ComputeRelations(all []v1alpha1.NamespaceTemplate, namespace *corev1.Namespace) []Relation {
 	state, stateErr := template.ParseState(namespace)
 	var relations []Relation
-	names := sets.Set[string]{}
 	for i := range all {
-		names.Insert(all[i].Name)
 		relation := computeRelation(&all[i], namespace, state, all)
 		if stateErr != nil && relation.Result == template.MatchSelected {
 			relation.Problem = stateErr.Error()
 		}
 		relations = append(relations, relation)
+		delete(state, all[i].Name)
 	}
 	for name, entry := range state {
-		if !names.Has(name) {
-			relations = append(relations, Relation{Template: name, Revision: entry.Revision, Target: entry.Target})
-		}
+		relations = append(relations, Relation{Template: name, Revision: entry.Revision, Target: entry.Target})
 	}
 	slices.SortFunc(relations, func(a, b Relation) int { return cmp.Compare(a.Template, b.Template) })
 	return relations
@@ -139,8 +137,7 @@ func UnusedSettings(
 // problemOf returns why a template is invalid or unauthorized, without the RBAC objects; empty if it is neither.
 func problemOf(status *v1alpha1.NamespaceTemplateStatus) string {
 	for _, name := range []string{v1alpha1.ConditionValid, v1alpha1.ConditionAuthorized} {
-		if meta.IsStatusConditionFalse(status.Conditions, name) {
-			found := meta.FindStatusCondition(status.Conditions, name)
+		if found := meta.FindStatusCondition(status.Conditions, name); found != nil && found.Status == metav1.ConditionFalse {
 			message, _, _ := strings.Cut(found.Message, "\n")
 			return fmt.Sprintf("%s: %s", found.Reason, message)
 		}
@@ -153,9 +150,10 @@ func problemOf(status *v1alpha1.NamespaceTemplateStatus) string {
 func mayOmit(status *v1alpha1.NamespaceTemplateStatus, namespace string) bool {
 	listed := sets.Set[string]{}
 	for _, failure := range status.Failures {
-		listed.Insert(failure.Namespace)
+		if listed.Insert(failure.Namespace); failure.Namespace >= namespace {
+			return false
+		}
 	}
 	counts := ptr.Deref(status.Namespaces, v1alpha1.TemplateNamespaceCounts{})
-	return int(counts.Failed+counts.Conflicted) > listed.Len() &&
-		!slices.ContainsFunc(listed.UnsortedList(), func(name string) bool { return name >= namespace })
+	return int(counts.Failed+counts.Conflicted) > listed.Len()
 }

@@ -32,24 +32,22 @@ func (o RetainedObject) String() string { return fmt.Sprintf("%s %s", o.Kind, o.
 // Retained returns the objects with the label of a template that their Namespaces do not record, sorted. A Namespace
 // that is not initialized does not record its objects yet.
 func Retained(namespaces []corev1.Namespace, contents []resourcetypes.Content) []RetainedObject {
-	known := map[string]*corev1.Namespace{}
-	records := map[string]template.State{}
+	uids, records := map[string]types.UID{}, map[string]template.State{}
 	for i := range namespaces {
 		namespace := &namespaces[i]
 		state, err := template.ParseState(namespace)
-		if err != nil || template.AwaitsTemplates(namespace) || namespace.DeletionTimestamp != nil {
-			continue
+		if err == nil && !template.AwaitsTemplates(namespace) && namespace.DeletionTimestamp == nil {
+			uids[namespace.Name], records[namespace.Name] = namespace.UID, state
 		}
-		known[namespace.Name], records[namespace.Name] = namespace, state
 	}
 	var retained []RetainedObject
 	for _, content := range contents {
 		kind := content.Type.GroupVersionKind().GroupKind()
 		for i := range content.Objects {
 			object := &content.Objects[i]
-			namespace, ok := known[object.Namespace]
+			uid, isKnown := uids[object.Namespace]
+			isOwn := isKnown && types.UID(object.Annotations[v1alpha1.AnnotationNamespaceUID]) == uid
 			key := template.ObjectKey{Kind: kind, Name: object.Name}
-			isOwn := ok && types.UID(object.Annotations[v1alpha1.AnnotationNamespaceUID]) == namespace.UID
 			if !isOwn || object.DeletionTimestamp != nil || records[object.Namespace].Other(key, "") != "" {
 				continue
 			}

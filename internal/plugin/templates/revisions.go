@@ -132,10 +132,9 @@ func (r *Revision) Write(out io.Writer) error {
 		return err
 	}
 	document, err := printer.YAML(r.content)
-	if err != nil {
-		return fmt.Errorf(msgDecodeRevision, r.Number, err)
+	if err == nil {
+		_, err = out.Write(document)
 	}
-	_, err = out.Write(document)
 	return err
 }
 
@@ -145,9 +144,7 @@ func (r *Revision) fields() (map[string]json.RawMessage, error) {
 		return nil, fmt.Errorf(msgDecodeRevision, r.Number, err)
 	}
 	if len(stored["objects"]) == 0 {
-		return nil, fmt.Errorf(msgDecodeRevision, r.Number, errNoObjects)
+		return nil, fmt.Errorf(msgDecodeRevision, r.Number, errors.New("it contains no objects"))
 	}
 	return stored, nil
 }
-
-var errNoObjects = errors.New("it contains no objects")

@@ -11,16 +11,13 @@ import (
 	"strings"
 	"sync"
 
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	openapierrors "k8s.io/kube-openapi/pkg/validation/errors"
 	"k8s.io/kube-openapi/pkg/validation/spec"
 	"k8s.io/kube-openapi/pkg/validation/strfmt"
 	"k8s.io/kube-openapi/pkg/validation/validate"
 	"sigs.k8s.io/yaml"
 
-	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/config/crd"
 )
 
@@ -31,13 +28,10 @@ func validateSchema(document []byte) error {
 	if err != nil {
 		return err
 	}
-	var content any
+	var content map[string]any
 	if err := yaml.Unmarshal(document, &content); err != nil {
 		return err
 	}
-	var object metav1.PartialObjectMetadata
-	// The schema describes what this cannot decode.
-	_ = yaml.Unmarshal(document, &object)
 	result := validate.NewSchemaValidator(schema, nil, "", strfmt.Default).Validate(content)
 	if result == nil || len(result.Errors) == 0 {
 		return nil
@@ -47,7 +41,8 @@ func validateSchema(document []byte) error {
 		messages = append(messages, schemaMessage(err))
 	}
 	slices.Sort(messages)
-	return invalid(object.Name, slices.Compact(messages))
+	name, _, _ := unstructured.NestedString(content, "metadata", "name")
+	return invalid(name, slices.Compact(messages))
 }
 
 // schemaMessage returns an error of the validator as the API server formats it.
@@ -64,20 +59,15 @@ func schemaMessage(err error) string {
 }
 
 var templateSchema = sync.OnceValues(func() (*spec.Schema, error) {
-	definition := &apiextensionsv1.CustomResourceDefinition{}
-	if err := yaml.Unmarshal(crd.NamespaceTemplates, definition); err != nil {
+	var definition struct {
+		Spec struct {
+			Versions []struct {
+				Schema struct{ OpenAPIV3Schema *spec.Schema }
+			}
+		}
+	}
+	if err := yaml.Unmarshal(crd.NamespaceTemplates, &definition); err != nil {
 		return nil, fmt.Errorf("failed to decode the schema of NamespaceTemplates: %w", err)
 	}
-	for _, version := range definition.Spec.Versions {
-		if version.Name != v1alpha1.GroupVersion.Version {
-			continue
-		}
-		encoded, err := json.Marshal(version.Schema.OpenAPIV3Schema)
-		if err != nil {
-			return nil, fmt.Errorf("failed to encode the schema of NamespaceTemplates: %w", err)
-		}
-		schema := &spec.Schema{}
-		return schema, json.Unmarshal(encoded, schema)
-	}
-	return nil, fmt.Errorf("failed to find version %s of NamespaceTemplates", v1alpha1.GroupVersion.Version)
+	return definition.Spec.Versions[0].Schema.OpenAPIV3Schema, nil
 })
