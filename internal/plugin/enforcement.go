@@ -107,6 +107,7 @@ instead, with the component config/audit or the value enforcement of the chart.`
 // operatorClient returns a client for the types of the operator.
 func (s *session) operatorClient() (client.Client, error) {
 	return newClient(s, func(config *rest.Config) (client.Client, error) {
+		config.WarningHandlerWithContext = rest.NoWarnings{}
 		return client.New(config, client.Options{Scheme: scheme.New()})
 	})
 }

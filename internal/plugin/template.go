@@ -14,11 +14,16 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/restmapper"
+	"k8s.io/utils/clock"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
 	"github.com/nslifecycle/nslifecycle/internal/plugin/templates"
+	"github.com/nslifecycle/nslifecycle/internal/template/execute"
+	"github.com/nslifecycle/nslifecycle/internal/template/observe"
 )
 
 var errTemplatesNotServed = errors.New("the API server does not serve NamespaceTemplates; install nslifecycle first")
@@ -159,6 +164,26 @@ func (s *templateSource) read(ctx context.Context, args []string) (*templates.Te
 		return nil, err
 	}
 	return templates.Compile(object)
+}
+
+// templateWriter returns a Writer with the permissions of the user.
+func (s *session) templateWriter() (*execute.Writer, error) {
+	config, err := s.restConfig()
+	if err != nil {
+		return nil, err
+	}
+	discoverer, _, err := s.contentClients()
+	if err != nil {
+		return nil, err
+	}
+	dryRuns, err := s.dryRuns()
+	if err != nil {
+		return nil, err
+	}
+	return &execute.Writer{Config: config, DryRuns: dryRuns, Kinds: &observe.Kinds{
+		Mapper:    restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(discoverer)),
+		Discovery: discoverer, Clock: clock.RealClock{},
+	}}, nil
 }
 
 // oneTemplate requires exactly one argument.

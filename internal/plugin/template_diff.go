@@ -15,14 +15,11 @@ import (
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/discovery/cached/memory"
-	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/restmapper"
 
 	"github.com/nslifecycle/nslifecycle/internal/plugin/printer"
 	"github.com/nslifecycle/nslifecycle/internal/plugin/templates"
 	"github.com/nslifecycle/nslifecycle/internal/printable"
+	"github.com/nslifecycle/nslifecycle/internal/template"
 )
 
 // maxExamples is the number of namespaces that are printed for each kind of change.
@@ -98,9 +95,11 @@ func (o *templateDiffOptions) run(ctx context.Context, args []string) error {
 		if err != nil {
 			o.warnf("%v", err)
 		}
-		result.Match = changed.Match(&namespaces[0], all)
+		if state, err := template.ParseState(&namespaces[0]); err == nil {
+			result.Match = new(template.ComputeMatch(changed.NamespaceTemplate, &namespaces[0], state, all))
+		}
 	}
-	untested, err := o.dryRun(ctx, changed, result, result.Examples(o.limit()))
+	untested, err := o.dryRun(ctx, result, result.Examples(o.limit()))
 	if err != nil {
 		return err
 	}
@@ -149,30 +148,21 @@ func (o *templateDiffOptions) current(
 
 // dryRun adds the results of server-side dry runs to the examples. It returns what was not tested.
 func (o *templateDiffOptions) dryRun(
-	ctx context.Context, changed *templates.Template, result *templates.Comparison, examples []*templates.NamespaceChange,
+	ctx context.Context, result *templates.Comparison, examples []*templates.NamespaceChange,
 ) ([]string, error) {
-	client, err := newClient(o.session, func(config *rest.Config) (*dynamic.DynamicClient, error) {
-		config.WarningHandlerWithContext = rest.NoWarnings{}
-		return dynamic.NewForConfig(config)
-	})
+	reader, err := o.operatorClient()
 	if err != nil {
 		return nil, err
 	}
-	discoverer, _, err := o.contentClients()
+	writer, err := o.templateWriter()
 	if err != nil {
 		return nil, err
 	}
-	dryRuns, err := o.dryRuns()
-	if err != nil {
-		return nil, err
-	}
-	runner := &templates.DryRunner{
-		Client: client, DryRuns: dryRuns,
-		Mapper: restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(discoverer)),
-	}
+	writer.IsUser = true
+	runner := &templates.DryRunner{Reader: reader, Writer: writer}
 	var untested []string
 	for _, example := range examples {
-		untested = append(untested, runner.Run(ctx, changed, result, example)...)
+		untested = append(untested, runner.Run(ctx, result, example)...)
 	}
 	slices.Sort(untested)
 	return slices.Compact(untested), nil

@@ -13,14 +13,9 @@ import (
 
 	"github.com/spf13/cobra"
 	rbacv1 "k8s.io/api/rbac/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/client-go/discovery"
-	"k8s.io/client-go/discovery/cached/memory"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/restmapper"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -29,9 +24,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/plugin/printer"
 	"github.com/nslifecycle/nslifecycle/internal/plugin/templates"
 	"github.com/nslifecycle/nslifecycle/internal/printable"
-	"github.com/nslifecycle/nslifecycle/internal/scheme"
 	"github.com/nslifecycle/nslifecycle/internal/shell"
-	"github.com/nslifecycle/nslifecycle/internal/template"
 	"github.com/nslifecycle/nslifecycle/internal/template/authorization"
 	"github.com/nslifecycle/nslifecycle/internal/template/execute"
 	"github.com/nslifecycle/nslifecycle/internal/template/observe"
@@ -50,8 +43,8 @@ type templatePermissionsOptions struct {
 	check bool
 	// namespace is the namespace of the operator.
 	namespace string
-	// known has the kinds that the API server serves, after the first use.
-	known meta.ResettableRESTMapper
+	// writer knows the kinds that the API server serves; nil before the first use.
+	writer *execute.Writer
 }
 
 func newTemplatePermissionsCommand(session *session) *cobra.Command {
@@ -194,7 +187,7 @@ func (o *templatePermissionsOptions) previous(
 	if o.filename != "" {
 		return nil, nil
 	}
-	reader, err := o.client()
+	reader, err := o.operatorClient()
 	if err != nil {
 		return nil, err
 	}
@@ -211,60 +204,30 @@ func (o *templatePermissionsOptions) resourceOf(kind schema.GroupVersionKind) (s
 	if resource, ok := templates.BuiltInResource(kind); ok {
 		return resource, nil
 	}
-	mapper, _, err := o.mapper()
-	if err != nil {
-		return schema.GroupVersionResource{}, err
+	if o.writer == nil {
+		writer, err := o.templateWriter()
+		if err != nil {
+			return schema.GroupVersionResource{}, err
+		}
+		o.writer = writer
 	}
-	return template.ResourceOf(mapper, kind)
-}
-
-// mapper returns a mapper that asks the API server once, and a discovery client.
-func (o *templatePermissionsOptions) mapper() (meta.ResettableRESTMapper, *discovery.DiscoveryClient, error) {
-	discoverer, _, err := o.contentClients()
-	if err != nil {
-		return nil, nil, err
-	}
-	if o.known == nil {
-		o.known = restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(discoverer))
-	}
-	return o.known, discoverer, nil
-}
-
-func (o *templatePermissionsOptions) client() (client.Client, error) {
-	mapper, _, err := o.mapper()
-	if err != nil {
-		return nil, err
-	}
-	return newClient(o.session, func(config *rest.Config) (client.Client, error) {
-		return client.New(config, client.Options{Scheme: scheme.New(), Mapper: mapper})
-	})
+	return o.writer.ResourceOf(kind)
 }
 
 // authorizer returns an authorizer with the permissions of the user.
 func (o *templatePermissionsOptions) authorizer() (*authorization.Authorizer, error) {
-	reader, err := o.client()
+	reader, err := o.operatorClient()
 	if err != nil {
 		return nil, err
 	}
-	config, err := o.restConfig()
+	writer, err := o.templateWriter()
 	if err != nil {
 		return nil, err
 	}
-	mapper, discoverer, err := o.mapper()
-	if err != nil {
-		return nil, err
-	}
-	dryRuns, err := o.dryRuns()
-	if err != nil {
-		return nil, err
-	}
+	writer.SystemNamespace = o.namespace
 	return &authorization.Authorizer{
 		Client: reader, ServiceAccounts: reader, Revisions: o.revisions(reader), SystemNamespace: o.namespace,
-		DryRunner: &execute.Writer{
-			Config: config, DryRuns: dryRuns, SystemNamespace: o.namespace,
-			Kinds: &observe.Kinds{Mapper: mapper, Discovery: discoverer, Clock: clock.RealClock{}},
-		},
-		Operator: o.operator(), Clock: clock.RealClock{},
+		DryRunner: writer, Operator: o.operator(), Clock: clock.RealClock{},
 	}, nil
 }
 

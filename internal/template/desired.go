@@ -15,28 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
-	"github.com/nslifecycle/nslifecycle/internal/template/render"
 )
-
-// Desired is what a Namespace should contain now of the objects that a template renders for it.
-type Desired struct {
-	Objects []render.Object
-	// IsPartial is true if some objects are created only after the Namespace is initialized.
-	IsPartial bool
-}
-
-// DesiredIn returns what a Namespace should contain now of rendered objects.
-func DesiredIn(isInitializing bool, rendered []render.Object) Desired {
-	desired := Desired{Objects: make([]render.Object, 0, len(rendered))}
-	for _, object := range rendered {
-		if object.When == v1alpha1.NamespaceStateInitialized && isInitializing {
-			desired.IsPartial = true
-			continue
-		}
-		desired.Objects = append(desired.Objects, object)
-	}
-	return desired
-}
 
 // CheckCount returns a problem if the templates of a Namespace contain too many objects. Those of templates whose names
 // are later do not count.

@@ -13,21 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
-	"github.com/nslifecycle/nslifecycle/internal/template/render"
 )
-
-func TestDesiredIn(t *testing.T) {
-	g := NewWithT(t)
-	rendered := []render.Object{{Name: "now"}, {Name: "later", When: v1alpha1.NamespaceStateInitialized}, {Name: "copy", IsCopy: true}}
-
-	initializing := DesiredIn(true, rendered)
-	g.Expect(initializing.Objects).To(HaveExactElements(HaveField("Name", "now"), HaveField("Name", "copy")))
-	g.Expect(initializing.IsPartial).To(BeTrue())
-
-	initialized := DesiredIn(false, rendered)
-	g.Expect(initialized.Objects).To(Equal(rendered))
-	g.Expect(initialized.IsPartial).To(BeFalse())
-}
 
 func TestCheckCount(t *testing.T) {
 	g := NewWithT(t)

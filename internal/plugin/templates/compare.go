@@ -9,20 +9,24 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"math"
 	"reflect"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/template"
+	"github.com/nslifecycle/nslifecycle/internal/template/observe"
 	"github.com/nslifecycle/nslifecycle/internal/template/plan"
 	"github.com/nslifecycle/nslifecycle/internal/template/render"
-	"github.com/nslifecycle/nslifecycle/internal/templateset"
 )
 
 // Change is what a template does to an object or a Namespace.
@@ -79,8 +83,6 @@ type NamespaceChange struct {
 	IsTried bool `json:"tried"`
 	// Objects are the objects that change.
 	Objects []ObjectChange `json:"objects,omitempty"`
-
-	snapshot plan.Snapshot
 }
 
 // ObjectChange is what a template changes in an object.
@@ -96,8 +98,8 @@ type ObjectChange struct {
 	// Fields are the fields that change, if they are known.
 	Fields []FieldChange `json:"fields,omitempty"`
 
-	// isObject is false for a label, an annotation, and an object that is only recorded. The content of a copy is unknown.
-	isObject, isCopy bool
+	// operation is the exchange that applies the object; nil if it is not applied, and for a label or annotation.
+	operation *plan.Operation
 	// beforeTry is the change before the dry run of the object; empty if there was none.
 	beforeTry Change
 }
@@ -106,228 +108,209 @@ type ObjectChange struct {
 // nil. Whether an object changes follows from what its Namespace records, as in the operator; current is
 // required only for copies and for the fields that change.
 func Compare(ctx context.Context, changed, current *Template, namespaces []corev1.Namespace) *Comparison {
-	c := &comparer{changed: changed, current: current, result: &Comparison{
-		Template: changed.Name, Revision: changed.Revision(),
-		Namespaces: map[Change]int{}, Objects: map[Change]int{}, Items: []NamespaceChange{},
+	c := &comparer{changed: changed.DeepCopy(), current: current, result: &Comparison{
+		Template: changed.Name, Revision: changed.Revision(), Items: []NamespaceChange{},
+		Namespaces: map[Change]int{Unchanged: 0}, Objects: map[Change]int{Unchanged: 0},
 	}}
 	if current != nil {
 		c.result.Current = current.Revision()
 	}
-	for _, change := range order {
-		c.result.Namespaces[change], c.result.Objects[change] = 0, 0
-	}
+	spec := &c.changed.Spec
+	spec.Sync.AdoptionPolicy = cmp.Or(spec.Sync.AdoptionPolicy, v1alpha1.AdoptIfEqual)
+	spec.MaxNamespacesPerUser = nil // Only the operator knows which Namespaces it has admitted.
+	c.observer = c.newObserver()
 	for i := range namespaces {
 		if namespaces[i].DeletionTimestamp == nil {
 			c.compare(ctx, &namespaces[i])
 		}
 	}
-	c.result.sort()
+	c.result.finish()
 	return c.result
 }
 
-func (c *Comparison) sort() {
+// finish counts and sorts what changes.
+func (c *Comparison) finish() {
+	for _, change := range order {
+		if change != Unchanged { // The Items do not contain what does not change.
+			c.Namespaces[change], c.Objects[change] = 0, 0
+		}
+	}
+	for _, item := range c.Items {
+		c.Namespaces[item.Change]++
+		for _, object := range item.Objects {
+			c.Objects[object.Change]++
+		}
+	}
 	slices.SortFunc(c.Items, func(a, b NamespaceChange) int {
 		return cmp.Or(slices.Index(order, a.Change)-slices.Index(order, b.Change), strings.Compare(a.Namespace, b.Namespace))
 	})
 }
 
 type comparer struct {
-	changed, current *Template
-	result           *Comparison
+	changed  *v1alpha1.NamespaceTemplate
+	current  *Template
+	observer *observe.Observer
+	// before returns the objects that the template in the cluster renders for the Namespace that is compared.
+	before func() map[template.ObjectKey]render.Object
+	result *Comparison
+}
+
+// newObserver returns an Observer for Namespaces in which all objects are as they record them, and which get the changed
+// template now.
+func (c *comparer) newObserver() *observe.Observer {
+	now, revision := clock.RealClock{}, c.result.Revision
+	rollouts := &observe.Rollouts{Clock: now}
+	rollouts.Set(c.changed.UID, plan.Rollout{
+		Latest: revision, Current: revision, Settings: v1alpha1.TemplateRollout{MaxNamespacesPerSecond: math.MaxInt32},
+	})
+	return &observe.Observer{
+		Programs: &observe.Programs{}, Rollouts: rollouts, Writes: &observe.Writes{}, Limits: &observe.Limits{},
+		ServiceAccounts: anyAccount{}, ObjectOf: c.objectOf, FullPass: time.Hour, Clock: now,
+	}
+}
+
+// anyAccount is a reader for which each ServiceAccount exists: users need no permission to read them.
+type anyAccount struct{ client.Reader }
+
+func (anyAccount) Get(context.Context, client.ObjectKey, client.Object, ...client.GetOption) error {
+	return nil
+}
+
+// renderCurrent returns the objects that the template in the cluster renders for a Namespace; none if it fails.
+func (c *comparer) renderCurrent(
+	ctx context.Context, namespace *corev1.Namespace,
+) map[template.ObjectKey]render.Object {
+	found := map[template.ObjectKey]render.Object{}
+	if c.current != nil {
+		objects, _ := c.current.Render(ctx, namespace)
+		for _, object := range objects {
+			found[template.KeyOf(object.Manifest)] = object
+		}
+	}
+	return found
+}
+
+// objectOf returns a rendered object in a Namespace in which it is as the Namespace records it.
+func (c *comparer) objectOf(in *plan.Snapshot, rendered render.Object) plan.ObjectSnapshot {
+	object := plan.NewObject(rendered)
+	recorded := in.State[c.changed.Name].Find(object.Key())
+	if recorded == nil {
+		return object
+	}
+	object.Current = &plan.Observed{UID: recorded.UID, Fields: recorded.Fields}
+	old := c.before()[object.Key()]
+	if rendered.IsCopy && old.IsCopy && old.Locked == rendered.Locked && reflect.DeepEqual(old.Manifest, rendered.Manifest) {
+		// The hash of a copy identifies the version of the source, which the operator follows in any case.
+		object.Content = recorded.Content
+	}
+	return object
 }
 
 func (c *comparer) compare(ctx context.Context, namespace *corev1.Namespace) {
-	change := NamespaceChange{Namespace: namespace.Name}
-	state, err := template.ParseState(namespace)
+	name, item := c.changed.Name, NamespaceChange{Namespace: namespace.Name}
+	c.before = sync.OnceValue(func() map[template.ObjectKey]render.Object { return c.renderCurrent(ctx, namespace) })
+	snapshot, err := c.observer.Observe(ctx, namespace, []v1alpha1.NamespaceTemplate{*c.changed})
 	if err != nil {
-		if template.Selects(c.changed.NamespaceTemplate, namespace) {
-			c.fail(change, fmt.Sprintf("the namespace records an invalid state: %v", err))
+		if template.Selects(c.changed, namespace) {
+			item.Message = fmt.Sprintf("the namespace records an invalid state: %v", err)
+			c.add(item, false)
 		}
 		return
 	}
-	recorded, isRecorded := state[c.changed.Name]
-	tmpl := c.changed.NamespaceTemplate
-	switch applies := c.applies(namespace, state); {
-	case !applies && !isRecorded:
-		if template.IsLate(tmpl, namespace, state) {
-			c.result.Existing++
+	if _, isRecorded := snapshot.State[name]; len(snapshot.Applicable) > 0 ||
+		isRecorded && template.RetentionPolicy(c.changed) == v1alpha1.RetentionDelete {
+		item.Objects, err = c.objectChanges(snapshot)
+		if err != nil {
+			item.Message = err.Error()
 		}
-		return
-	case !applies && template.RetentionPolicy(tmpl) != v1alpha1.RetentionDelete:
+		c.add(item, isRecorded)
+	} else if isRecorded {
 		c.result.Unselected++
-		return
+	} else if template.IsLate(c.changed, namespace, snapshot.State) {
+		c.result.Existing++
 	}
-	change.snapshot = c.snapshot(ctx, namespace, state)
-	objects, deleted, err := plan.Compute(change.snapshot, plan.Elapsed(tmpl.Name, recorded, change.snapshot.Now)).
-		Decisions(tmpl.Name)
-	if err != nil {
-		c.fail(change, err.Error())
-		return
-	}
-	if objects == nil && deleted == nil {
-		change.Objects = kept(recorded)
-	}
-	before := c.before(ctx, namespace)
-	for i := range objects {
-		change.Objects = append(change.Objects, c.objectChange(&objects[i], namespace, before))
-	}
-	for _, object := range deleted { // Whether all objects can be applied is known only after a dry run.
-		change.Objects = append(change.Objects, recordedChange(object, Deleted))
-	}
-	c.add(change, isRecorded)
 }
 
-func (c *comparer) applies(namespace *corev1.Namespace, state template.State) bool {
-	return c.changed.DeletionTimestamp == nil && template.Applies(c.changed.NamespaceTemplate, namespace, state)
-}
-
-// snapshot returns what is known about a Namespace in which all objects are as it records them. What it records of
-// other templates is kept.
-func (c *comparer) snapshot(ctx context.Context, namespace *corev1.Namespace, state template.State) plan.Snapshot {
-	tmpl := c.changed.DeepCopy()
-	tmpl.Spec.Sync.AdoptionPolicy = cmp.Or(tmpl.Spec.Sync.AdoptionPolicy, v1alpha1.AdoptIfEqual)
-	now := time.Now()
-	s := plan.Snapshot{
-		Namespace: namespace, State: state, Now: now, Start: now, FullPass: time.Hour,
-		Templates: []v1alpha1.NamespaceTemplate{*tmpl},
-	}
-	for name := range state {
-		if name != tmpl.Name {
-			other := &v1alpha1.NamespaceTemplate{}
-			other.Name = name
-			s.Applicable = append(s.Applicable, plan.TemplateSnapshot{Template: other})
+// objectChanges returns what happens to the objects of the template. What the Namespace records of other templates is
+// kept.
+func (c *comparer) objectChanges(snapshot plan.Snapshot) ([]ObjectChange, error) {
+	for name := range snapshot.State {
+		if name != c.changed.Name {
+			other := &v1alpha1.NamespaceTemplate{ObjectMeta: metav1.ObjectMeta{Name: name}}
+			snapshot.Applicable = append(snapshot.Applicable, plan.TemplateSnapshot{Template: other})
 		}
 	}
-	if c.applies(namespace, state) {
-		s.Applicable = append(s.Applicable, c.templateSnapshot(ctx, namespace, state, tmpl))
-	}
-	slices.SortFunc(s.Applicable, func(a, b plan.TemplateSnapshot) int {
+	slices.SortFunc(snapshot.Applicable, func(a, b plan.TemplateSnapshot) int {
 		return strings.Compare(a.Template.Name, b.Template.Name)
 	})
-	return s
+	decisions, err := plan.Preview(snapshot, c.changed.Name)
+	changes := make([]ObjectChange, 0, len(decisions))
+	for i := range decisions {
+		changes = append(changes, c.objectChange(&decisions[i], snapshot.Namespace))
+	}
+	return changes, err
 }
 
-func (c *comparer) templateSnapshot(
-	ctx context.Context, namespace *corev1.Namespace, state template.State, tmpl *v1alpha1.NamespaceTemplate,
-) plan.TemplateSnapshot {
-	revision, recorded := c.changed.Revision(), state[tmpl.Name]
-	s := plan.TemplateSnapshot{
-		Template: tmpl, Choice: plan.Choice{Revision: revision, Current: revision}, Latest: revision,
+func (c *comparer) objectChange(decided *plan.Decision, namespace *corev1.Namespace) ObjectChange {
+	key, object := decided.Key, &decided.Object
+	change := ObjectChange{
+		Object: object.Name, Group: key.Kind.Group, Kind: key.Kind.Kind, Name: key.Name, Change: Changed,
 	}
-	desired, err := c.changed.desired(ctx, namespace, template.AwaitsTemplates(namespace))
-	if err != nil {
-		s.Unknown = err
-		return s
-	}
-	labels, annotations := templateset.Values(&c.changed.Spec)
-	s.IsPartial, s.Objects = desired.IsPartial, plan.MetadataOf(labels, annotations, namespace)
-	before := c.before(ctx, namespace)
-	for _, rendered := range desired.Objects {
-		object := plan.NewObject(rendered)
-		if known := recorded.Find(object.Key()); known != nil {
-			object.Current = &plan.Observed{UID: known.UID, Fields: known.Fields}
-			old, ok := before[object.Key()]
-			if rendered.IsCopy && ok && old.IsCopy && old.Locked == rendered.Locked &&
-				reflect.DeepEqual(old.Manifest, rendered.Manifest) {
-				// The hash of a copy identifies the version of the source, which the operator follows in any case.
-				object.Content = known.Content
-			}
-		}
-		s.Objects = append(s.Objects, object)
-	}
-	return s
-}
-
-// objectChange returns the change of an object. before has the objects that the template in the cluster renders.
-func (c *comparer) objectChange(
-	decided *plan.Decision, namespace *corev1.Namespace, before map[template.ObjectKey]render.Object,
-) ObjectChange {
-	key, manifest := decided.Object.Key(), decided.Object.Manifest
-	change := ObjectChange{Object: decided.Object.Name, Group: key.Kind.Group, Kind: key.Kind.Kind, Name: key.Name}
-	switch old, hasOld := before[key]; {
+	switch old, hasOld := c.before()[key]; {
 	case decided.Err != nil:
 		change.Change, change.Message = Failed, decided.Err.Error()
+		return change
 	case decided.Action == plan.NoAction:
 		change.Change = Unchanged
-	case decided.Action == plan.ActionCreate && (!template.IsMetadata(key.Kind) || decided.Object.Current == nil):
+	case decided.Action == plan.ActionDelete: // Whether all objects can be applied is known only after a dry run.
+		change.Change = Deleted
+	case decided.Action == plan.ActionCreate && (!template.IsMetadata(key.Kind) || object.Current == nil):
 		change.Change = Created
 	case template.IsMetadata(key.Kind):
 		current := namespace.Labels
 		if key.Kind == template.KindAnnotation {
 			current = namespace.Annotations
 		}
-		change.Change = Changed
-		change.Fields = []FieldChange{{Path: "value", Before: encode("", "", current[key.Name]),
-			After: encode("", "", decided.Object.Value)}}
-	default:
-		change.Change = Changed
-		if decided.Object.Content == "" {
-			change.Message = "the data of the copy is not compared"
-		} else if hasOld && !old.IsCopy {
-			change.Fields = compareFields(change.Kind, old.Manifest.Object, manifest.Object)
-		}
+		change.Fields = compareFields("", map[string]any{"value": current[key.Name]}, map[string]any{"value": object.Value})
+	case object.Content == "":
+		change.Message = "the data of the copy is not compared"
+	case hasOld && !old.IsCopy:
+		change.Fields = compareFields(change.Kind, old.Manifest.Object, object.Manifest.Object)
 	}
-	change.isObject, change.isCopy = !template.IsMetadata(key.Kind), decided.Object.Content == ""
+	change.operation = decided.Operation
 	return change
 }
 
-func (c *comparer) fail(change NamespaceChange, message string) {
-	change.Change, change.Message = Failed, message
-	c.result.Namespaces[Failed]++
-	c.result.Items = append(c.result.Items, change)
-}
-
-func (c *comparer) add(change NamespaceChange, isRecorded bool) {
-	counts := map[Change]int{}
-	for _, object := range change.Objects {
+// add adds a Namespace to the result.
+func (c *comparer) add(item NamespaceChange, isRecorded bool) {
+	counts, total := map[Change]int{}, len(item.Objects)
+	for _, object := range item.Objects {
 		counts[object.Change]++
-		c.result.Objects[object.Change]++
 	}
-	switch total := len(change.Objects); {
-	case counts[Failed] > 0:
-		change.Change = Failed
+	item.Objects = slices.DeleteFunc(item.Objects, has(Unchanged))
+	c.result.Objects[Unchanged] += counts[Unchanged]
+	switch item.Change = Changed; {
+	case item.Message != "" || counts[Failed] > 0:
+		item.setFailed(Failed)
 	case counts[Unchanged] == total:
-		change.Change = Unchanged
-	case !isRecorded:
-		change.Change = Created
-	case counts[Deleted] == total:
-		change.Change = Deleted
-	default:
-		change.Change = Changed
-	}
-	c.result.Namespaces[change.Change]++
-	if change.Change == Unchanged {
+		c.result.Namespaces[Unchanged]++
 		return
+	case !isRecorded:
+		item.Change = Created
+	case counts[Deleted] == total:
+		item.Change = Deleted
 	}
-	isUnchanged := func(object ObjectChange) bool { return object.Change == Unchanged }
-	change.Objects = slices.DeleteFunc(change.Objects, isUnchanged)
-	c.result.Items = append(c.result.Items, change)
+	c.result.Items = append(c.result.Items, item)
 }
 
-// before returns the objects that the template in the cluster renders for a Namespace.
-func (c *comparer) before(ctx context.Context, namespace *corev1.Namespace) map[template.ObjectKey]render.Object {
-	found := map[template.ObjectKey]render.Object{}
-	if c.current == nil {
-		return found
-	}
-	// If it fails, the fields are not known.
-	objects, _ := c.current.Render(ctx, namespace)
-	for _, object := range objects {
-		found[template.KeyOf(object.Manifest)] = object
-	}
-	return found
+// has returns a function that reports whether an object has a change.
+func has(change Change) func(ObjectChange) bool {
+	return func(object ObjectChange) bool { return object.Change == change }
 }
 
-func kept(recorded template.Entry) []ObjectChange {
-	changes := make([]ObjectChange, 0, len(recorded.Objects))
-	for _, object := range recorded.Objects {
-		changes = append(changes, recordedChange(object, Unchanged))
-	}
-	return changes
-}
-
-func recordedChange(object template.ObjectState, change Change) ObjectChange {
-	return ObjectChange{Group: object.Kind.Group, Kind: object.Kind.Kind, Name: object.Name, Change: change}
+// setFailed sets that the template fails. The operator deletes nothing unless all objects were applied.
+func (n *NamespaceChange) setFailed(change Change) {
+	n.Change, n.Objects = change, slices.DeleteFunc(n.Objects, has(Deleted))
 }
 
 // FieldChange is the change of a field.
@@ -345,70 +328,57 @@ const maskedValue = `"***"`
 // compareFields returns the fields that differ between two objects, sorted by path. It does not return
 // the values in Secrets.
 func compareFields(kind string, before, after map[string]any) []FieldChange {
+	old, current := map[string]string{}, map[string]string{}
+	addFields(old, "", before)
+	addFields(current, "", after)
+	paths := maps.Clone(old)
+	maps.Copy(paths, current)
 	var changes []FieldChange
-	collectFields("", before, after, func(path string, before, after any) {
-		changes = append(changes, FieldChange{
-			Path: path, Before: encode(kind, path, before), After: encode(kind, path, after),
-		})
-	})
+	for _, path := range slices.Sorted(maps.Keys(paths)) {
+		change := FieldChange{Path: path, Before: old[path], After: current[path]}
+		if change.Before == change.After {
+			continue
+		}
+		for _, value := range []*string{&change.Before, &change.After} {
+			if kind == "Secret" && strings.HasPrefix(path, "data") && *value != "" {
+				*value = maskedValue
+			}
+		}
+		changes = append(changes, change)
+	}
 	return changes
 }
 
-// collectFields calls add for each value that differs. It descends into maps and lists that exist on both
-// sides.
-func collectFields(path string, before, after any, add func(path string, before, after any)) {
-	if reflect.DeepEqual(before, after) {
+// addFields adds the values as JSON that are neither in a map nor in a list, by path.
+func addFields(fields map[string]string, path string, value any) {
+	switch value := value.(type) {
+	case nil:
 		return
-	}
-	oldMap, isOldMap := before.(map[string]any)
-	newMap, isNewMap := after.(map[string]any)
-	if isOldMap && isNewMap {
-		keys := slices.Collect(maps.Keys(oldMap))
-		keys = slices.AppendSeq(keys, maps.Keys(newMap))
-		slices.Sort(keys)
-		for _, key := range slices.Compact(keys) {
-			collectFields(childPath(path, key), oldMap[key], newMap[key], add)
+	case map[string]any:
+		for key, child := range value {
+			addFields(fields, childPath(path, key), child)
 		}
-		return
-	}
-	oldList, isOldList := before.([]any)
-	newList, isNewList := after.([]any)
-	if isOldList && isNewList {
-		for i := range max(len(oldList), len(newList)) {
-			collectFields(path+"["+strconv.Itoa(i)+"]", element(oldList, i), element(newList, i), add)
+		if len(value) > 0 {
+			return
 		}
-		return
+	case []any:
+		for i, child := range value {
+			addFields(fields, path+"["+strconv.Itoa(i)+"]", child)
+		}
+		if len(value) > 0 {
+			return
+		}
 	}
-	add(path, before, after)
+	encoded, _ := json.Marshal(value) // Encoding decoded JSON cannot fail.
+	fields[path] = string(encoded)
 }
-
-func element(list []any, index int) any {
-	if index < len(list) {
-		return list[index]
-	}
-	return nil
-}
-
-var plainKey = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
 
 func childPath(path, key string) string {
 	switch {
-	case !plainKey.MatchString(key):
+	case strings.ContainsAny(key, "./"):
 		return path + "[" + key + "]"
 	case path == "":
 		return key
 	}
 	return path + "." + key
-}
-
-func encode(kind, path string, value any) string {
-	if value == nil {
-		return ""
-	}
-	if isData := len(path) >= len("data") && path[:len("data")] == "data"; kind == "Secret" && isData {
-		return maskedValue
-	}
-	// Encoding decoded JSON cannot fail.
-	encoded, _ := json.Marshal(value)
-	return string(encoded)
 }

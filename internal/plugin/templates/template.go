@@ -11,12 +11,10 @@ import (
 	"io"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
@@ -42,7 +40,12 @@ func Compile(object *v1alpha1.NamespaceTemplate) (*Template, error) {
 	}
 	messages := make([]string, 0, len(errs))
 	for _, err := range errs {
-		messages = append(messages, withObject(object, err))
+		message, index := err.Error(), -1
+		_, _ = fmt.Sscanf(err.Field, "spec.objects[%d]", &index)
+		if index >= 0 && index < len(object.Spec.Objects) {
+			message = fmt.Sprintf("object %s: %s", object.Spec.Objects[index].Name, message)
+		}
+		messages = append(messages, message)
 	}
 	return nil, invalid(object.Name, messages)
 }
@@ -51,50 +54,29 @@ func invalid(name string, messages []string) error {
 	return fmt.Errorf("NamespaceTemplate %q is invalid:\n%s", name, strings.Join(messages, "\n"))
 }
 
-var objectIndex = regexp.MustCompile(`^spec\.objects\[(\d+)\]`)
-
-// withObject adds the name of the object that an error concerns.
-func withObject(object *v1alpha1.NamespaceTemplate, err *field.Error) string {
-	match := objectIndex.FindStringSubmatch(err.Field)
-	if match == nil {
-		return err.Error()
-	}
-	index, _ := strconv.Atoi(match[1])
-	if index >= len(object.Spec.Objects) {
-		return err.Error()
-	}
-	return fmt.Sprintf("object %s: %v", object.Spec.Objects[index].Name, err)
-}
-
 // Revision returns the revision of the template.
 func (t *Template) Revision() string { return template.Revision(&t.Spec) }
 
 // Render returns the objects of the template for a Namespace, in the order in which they are applied.
 func (t *Template) Render(ctx context.Context, namespace *corev1.Namespace) ([]render.Object, error) {
-	desired, err := t.desired(ctx, namespace, false)
-	slices.SortStableFunc(desired.Objects, func(a, b render.Object) int { return stateOrder(a) - stateOrder(b) })
-	return desired.Objects, err
-}
-
-func (t *Template) desired(
-	ctx context.Context, namespace *corev1.Namespace, isInitializing bool,
-) (template.Desired, error) {
 	parameters, err := render.ResolveParameters(t.Spec.Parameters, namespace)
 	if err != nil {
-		return template.Desired{}, err
+		return nil, err
 	}
 	objects, err := t.program.Render(ctx, render.Input{
 		Namespace: namespace, Parameters: parameters,
 		RequestedBy: namespace.Annotations[v1alpha1.AnnotationRequestedBy],
 	})
-	return template.DesiredIn(isInitializing, objects), err
-}
-
-func stateOrder(object render.Object) int {
-	if object.When == v1alpha1.NamespaceStateInitialized {
-		return 1
-	}
-	return 0
+	slices.SortStableFunc(objects, func(a, b render.Object) int {
+		switch isLate := a.When == v1alpha1.NamespaceStateInitialized; {
+		case isLate == (b.When == v1alpha1.NamespaceStateInitialized):
+			return 0
+		case isLate:
+			return 1
+		}
+		return -1
+	})
+	return objects, err
 }
 
 // CheckSelected returns an error if the template does not select a Namespace.
@@ -107,17 +89,6 @@ func (t *Template) CheckSelected(namespace *corev1.Namespace) error {
 		reason = template.ComputeMatch(t.NamespaceTemplate, namespace, template.State{}, nil).Reason
 	}
 	return fmt.Errorf("template %q does not select namespace %q: %s", t.Name, namespace.Name, reason)
-}
-
-// Match returns whether the template, one of all templates, is applied to a Namespace, and why not; nil if what the
-// Namespace records is invalid.
-func (t *Template) Match(namespace *corev1.Namespace, all []v1alpha1.NamespaceTemplate) *template.Match {
-	state, err := template.ParseState(namespace)
-	if err != nil {
-		return nil
-	}
-	match := template.ComputeMatch(t.NamespaceTemplate, namespace, state, all)
-	return &match
 }
 
 // SetParameters sets parameters on a Namespace: annotations, or the labels that the template names.
@@ -168,18 +139,15 @@ func ParseParameters(arguments []string) (map[string]string, error) {
 // each object in the template, and the source of a copy.
 func (t *Template) WriteFor(ctx context.Context, out io.Writer, namespace *corev1.Namespace) error {
 	objects, err := t.Render(ctx, namespace)
-	if err != nil {
-		return err
-	}
-	if err := t.writeMetadata(out, namespace); err != nil {
-		return err
+	if err == nil {
+		err = t.writeMetadata(out, namespace)
 	}
 	for _, object := range objects {
-		if err := writeDocument(out, comment(object), object.Manifest.Object); err != nil {
-			return fmt.Errorf("failed to write object %s: %w", object.Name, err)
+		if err == nil {
+			err = writeDocument(out, comment(object), object.Manifest.Object)
 		}
 	}
-	return nil
+	return err
 }
 
 // writeMetadata writes the labels and annotations that the template sets on a Namespace.
@@ -199,12 +167,7 @@ func (t *Template) writeMetadata(out io.Writer, namespace *corev1.Namespace) err
 	if t.Spec.Metadata.Lock == v1alpha1.LockAll {
 		text += ", locked"
 	}
-	if err := writeDocument(out, text+".\n", map[string]any{
-		"apiVersion": "v1", "kind": "Namespace", "metadata": metadata,
-	}); err != nil {
-		return fmt.Errorf("failed to write the metadata of the namespace: %w", err)
-	}
-	return nil
+	return writeDocument(out, text+".\n", map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
 }
 
 func writeDocument(out io.Writer, comment string, manifest map[string]any) error {

@@ -96,7 +96,7 @@ func (e *Executor) send(ctx context.Context, operation plan.Operation) (response
 	case plan.Find:
 		response.Metadata, response.Err = e.find(ctx, operation)
 	case plan.Apply, plan.Read, plan.SetManagers:
-		response = e.Writer.patchObject(ctx, account, namespace.Name, request)
+		response = e.Writer.Patch(ctx, account, namespace.Name, request)
 	case plan.Delete:
 		response.IsGone, response.Err = e.Writer.delete(ctx, account, namespace.Name, request)
 	case plan.SetMetadata:

@@ -38,6 +38,8 @@ type Writer struct {
 	Config  *rest.Config
 	Kinds   *observe.Kinds
 	DryRuns *dryrun.Guard
+	// IsUser is true in a preview: the requests are those of the user in Config, who impersonates no ServiceAccount.
+	IsUser bool
 	// SystemNamespace is the namespace of the ServiceAccounts.
 	SystemNamespace string
 
@@ -54,8 +56,10 @@ func (w *Writer) as(serviceAccount string) (*rest.RESTClient, error) {
 	}
 	config := dynamic.ConfigFor(w.Config)
 	config.WarningHandler = rest.NoWarnings{}
-	config.Impersonate = rest.ImpersonationConfig{
-		UserName: serviceaccount.MakeUsername(w.SystemNamespace, serviceAccount),
+	if !w.IsUser {
+		config.Impersonate = rest.ImpersonationConfig{
+			UserName: serviceaccount.MakeUsername(w.SystemNamespace, serviceAccount),
+		}
 	}
 	added, err := rest.UnversionedRESTClientFor(config)
 	if err != nil {
@@ -78,7 +82,7 @@ func (w *Writer) DryRun(
 	if err := render.CheckManifest(manifest, namespace.Name); err != nil {
 		return template.Problemf(v1alpha1.ReasonInvalidObject, "%w", err)
 	}
-	return w.patchObject(ctx, tmpl.Spec.ServiceAccountName, namespace.Name, plan.Request{
+	return w.Patch(ctx, tmpl.Spec.ServiceAccountName, namespace.Name, plan.Request{
 		Verb: plan.Apply, Kind: manifest.GroupVersionKind(), Name: manifest.GetName(), IsForced: true, IsDryRun: true,
 		Manifest:     template.WithOwnMetadata(tmpl.Name, namespace, manifest, false),
 		FieldManager: template.FieldManager(tmpl.Name),
@@ -107,8 +111,8 @@ func (w *Writer) setMetadata(
 	return response.Metadata, response.Err
 }
 
-// patchObject sends a request that applies, reads or changes an object in a namespace.
-func (w *Writer) patchObject(
+// Patch sends a request that applies, reads or changes an object in a namespace.
+func (w *Writer) Patch(
 	ctx context.Context, serviceAccount, namespace string, request plan.Request,
 ) plan.Response {
 	patch, content, options := types.MergePatchType, any(map[string]any{}), metav1.PatchOptions{}

@@ -37,6 +37,8 @@ type Observer struct {
 	Rollouts    *Rollouts
 	Limits      *Limits
 	Permissions *Permissions
+	// ObjectOf returns what a preview knows about a rendered object, instead of caches and watches; nil in the operator.
+	ObjectOf func(in *plan.Snapshot, rendered render.Object) plan.ObjectSnapshot
 	// ServiceAccounts reads the ServiceAccounts in the system namespace.
 	ServiceAccounts client.Reader
 	SystemNamespace string
@@ -120,11 +122,16 @@ func (o *Observer) observeTemplate(
 		s.Unknown = err
 		return s
 	}
-	desired := template.DesiredIn(isInitializing, rendered)
-	s.Contents, s.IsPartial = program.contents, desired.IsPartial
-	s.Objects = plan.MetadataOf(program.labels, program.annotations, in.Namespace)
-	for _, object := range desired.Objects {
-		s.Objects = append(s.Objects, o.observeObject(ctx, in.Namespace, s.Template, object))
+	s.Contents, s.Objects = program.contents, plan.MetadataOf(program.labels, program.annotations, in.Namespace)
+	for _, object := range rendered {
+		switch {
+		case isInitializing && object.When == v1alpha1.NamespaceStateInitialized:
+			s.IsPartial = true
+		case o.ObjectOf != nil:
+			s.Objects = append(s.Objects, o.ObjectOf(in, object))
+		default:
+			s.Objects = append(s.Objects, o.observeObject(ctx, in.Namespace, s.Template, object))
+		}
 	}
 	return s
 }

@@ -9,5 +9,5 @@
 // a response. [Conclude] returns the [Outcome] of a plan with the results of its operations.
 //
 // [Ownership] decides about one object, [Rollout] which revision a Namespace gets, and [CheckLimits] about the number
-// of Namespaces of a user. A preview of a template shows the [Decision] about each object.
+// of Namespaces of a user. [Preview] returns the [Decision] about each object of a template.
 package plan

@@ -4,53 +4,69 @@
 package plan
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/nslifecycle/nslifecycle/internal/template"
 )
 
-// Decision is what a plan does with an object that a template contains.
+// Decision is what is done with an object that a template contains, or that a Namespace records for it.
 type Decision struct {
+	Key template.ObjectKey
+	// Object is empty if the template does not contain the object.
 	Object ObjectSnapshot
-	// Action is NoAction if the object is as the template specifies.
+	// Action is NoAction if the object is as the template specifies, or is kept, and ActionDelete if it is deleted after
+	// all objects of the template were applied.
 	Action Action
 	// Err is why the object is not applied.
 	Err error
-	// Operation is the exchange about an object; nil if the plan has none, also for a label or annotation.
+	// Operation is the exchange that applies the object; nil if there is none, also for a label or annotation.
 	Operation *Operation
 }
 
-// Decisions returns what a plan does with the objects of a template, and the objects that are deleted after all objects
-// of the template were applied. The objects are nil if what the Namespace records of the template is kept. The error is
-// why it is unknown what the template contains.
-func (p Plan) Decisions(name string) (objects []Decision, deleted []template.ObjectState, err error) {
-	for i := range p.Applicable {
-		s, t := &p.Applicable[i], &p.templates[i]
+// Preview returns what will happen in the end to the objects of a template: when everything that the Namespace no
+// longer needs has been absent long enough to be deleted. The error is why it is unknown what the template contains.
+func Preview(s Snapshot, name string) (decisions []Decision, err error) {
+	recorded := s.State[name].Objects
+	memory := Memory{FullPass: s.Now.Add(time.Hour), Absences: Absences{absenceKey{template: name}: {}}}
+	for _, object := range recorded {
+		memory.Absences[absenceKey{template: name, object: object.Key()}] = time.Time{}
+	}
+	p := Compute(s, memory)
+	var removed *removal
+	for i := range p.templates {
+		t := &p.templates[i]
 		if t.Name != name {
 			continue
 		}
-		switch {
-		case s.Unknown != nil:
-			return nil, nil, s.Unknown
-		case t.removal == nil:
-			return nil, nil, template.CheckCount(p.count)
+		if removed = t.removal; removed == nil {
+			err = cmp.Or(s.Applicable[i].Unknown, template.CheckCount(p.count))
 		}
-		objects = []Decision{}
 		for _, o := range t.objects {
-			objects = append(objects, p.decisionOf(o))
+			decisions = append(decisions, p.decisionOf(o))
 		}
-		return objects, deletedBy(t.removal), nil
 	}
 	for i := range p.deselected {
-		if p.deselected[i].Name == name {
-			deleted = deletedBy(&p.deselected[i])
+		if r := &p.deselected[i]; r.Name == name && len(r.deleted) > 0 {
+			removed = r
 		}
 	}
-	return nil, deleted, nil
+	switch {
+	case err != nil:
+	case removed == nil:
+		for _, object := range recorded {
+			decisions = append(decisions, Decision{Key: object.Key()})
+		}
+	default:
+		for _, object := range removed.deleted {
+			decisions = append(decisions, Decision{Key: object.Key(), Action: ActionDelete})
+		}
+	}
+	return decisions, err
 }
 
 func (p Plan) decisionOf(o object) Decision {
-	decided := Decision{Object: o.ObjectSnapshot, Action: o.action, Err: o.err}
+	decided := Decision{Key: o.Key(), Object: o.ObjectSnapshot, Action: o.action, Err: o.err}
 	switch {
 	case o.write == none && o.IsMetadata(): // It is only recorded.
 		decided.Action = NoAction
@@ -61,21 +77,4 @@ func (p Plan) decisionOf(o object) Decision {
 		}
 	}
 	return decided
-}
-
-func deletedBy(r *removal) (deleted []template.ObjectState) {
-	for _, object := range r.deleted {
-		deleted = append(deleted, object.ObjectState)
-	}
-	return deleted
-}
-
-// Elapsed returns a memory for which everything that a Namespace records of a template has been absent long enough to
-// be deleted, and no full pass is due: a preview shows what will happen in the end.
-func Elapsed(name string, recorded template.Entry, now time.Time) Memory {
-	m := Memory{FullPass: now.Add(time.Hour), Absences: Absences{absenceKey{template: name}: {}}}
-	for _, object := range recorded.Objects {
-		m.Absences[absenceKey{template: name, object: object.Key()}] = time.Time{}
-	}
-	return m
 }

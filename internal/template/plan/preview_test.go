@@ -6,7 +6,6 @@ package plan
 import (
 	"errors"
 	"testing"
-	"time"
 
 	. "github.com/onsi/gomega"
 
@@ -15,8 +14,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/framework/wrappers"
 )
 
-// A preview shows what will happen in the end.
-func TestDecisions(t *testing.T) {
+func TestPreview(t *testing.T) {
 	excluded := recordedConfigMap("excluded")
 	state := template.State{"a": {Revision: "a", Objects: []template.ObjectState{recordedConfigMap("one"), excluded}}}
 	outside := objects("two")
@@ -32,7 +30,7 @@ func TestDecisions(t *testing.T) {
 		"invalid":          {templates: []applied{{name: "a", revision: "b", objects: outside}}, actions: []Action{ActionCreate}, deleted: []string{"excluded", "one"}, isFailed: true},
 		"of another one":   {templates: []applied{{name: "0", revision: "b", objects: objects("one")}, {name: "a", revision: "b", objects: objects("one")}}, actions: []Action{NoAction}, deleted: []string{"excluded"}, isFailed: true},
 		"unknown":          {templates: []applied{{name: "a", err: errors.New("x")}}, err: true},
-		"kept":             {templates: []applied{{name: "a"}}},
+		"kept":             {templates: []applied{{name: "a"}}, actions: []Action{NoAction, NoAction}},
 		"a label":          {templates: []applied{{name: "a", revision: "b", objects: []ObjectSnapshot{NewMetadata(template.KindLabel, "zone", "a", snapshotOf(nil).Namespace)}}}, actions: []Action{ActionCreate}},
 		"a known label":    {templates: []applied{{name: "a", revision: "b", objects: []ObjectSnapshot{NewMetadata(template.KindLabel, "zone", "a", wrappers.MakeNamespace("ns").UID(namespaceUID).Label("zone", "a").Obj())}}}, actions: []Action{NoAction}},
 		"no longer chosen": {deleted: []string{"excluded", "one"}},
@@ -42,19 +40,20 @@ func TestDecisions(t *testing.T) {
 			s.Templates = []v1alpha1.NamespaceTemplate{{}}
 			s.Templates[0].Name, s.Templates[0].Spec.ObjectRetentionPolicy.WhenDeselected = "a", v1alpha1.RetentionDelete
 			s = s.with(test.templates...)
-			decided, deleted, err := Compute(s, Elapsed("a", state["a"], s.Now.Add(time.Second))).Decisions("a")
+			decided, err := Preview(s, "a")
 			g.Expect(err != nil).To(Equal(test.err))
 			var actions []Action
+			var deleted []string
 			for _, d := range decided {
+				if d.Action == ActionDelete {
+					deleted = append(deleted, d.Key.Name)
+					continue
+				}
 				actions = append(actions, d.Action)
 				g.Expect(d.Err != nil).To(Equal(test.isFailed))
 			}
 			g.Expect(actions).To(Equal(test.actions))
-			var names []string
-			for _, object := range deleted {
-				names = append(names, object.Name)
-			}
-			g.Expect(names).To(Equal(test.deleted))
+			g.Expect(deleted).To(Equal(test.deleted))
 		})
 	}
 }
