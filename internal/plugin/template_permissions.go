@@ -108,23 +108,11 @@ func (o *templatePermissionsOptions) run(ctx context.Context, args []string) err
 
 // readAll returns the valid NamespaceTemplate with a name, or all those in the file.
 func (o *templatePermissionsOptions) readAll(ctx context.Context, args []string) ([]*templates.Template, error) {
-	if o.filename == "" {
-		found, err := o.read(ctx, args)
-		return []*templates.Template{found}, err
+	if o.filename != "" {
+		return templates.ReadTemplates(o.filename, o.In)
 	}
-	objects, err := templates.ReadTemplates(o.filename, o.In)
-	if err != nil {
-		return nil, err
-	}
-	found := make([]*templates.Template, 0, len(objects))
-	for _, object := range objects {
-		compiled, err := templates.Compile(object)
-		if err != nil {
-			return nil, err
-		}
-		found = append(found, compiled)
-	}
-	return found, nil
+	found, err := o.read(ctx, args)
+	return []*templates.Template{found}, err
 }
 
 // findSystemNamespace returns the namespace of the operator. With a file, the command does not need an API server.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -20,6 +21,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/plugin/printer"
 	"github.com/nslifecycle/nslifecycle/internal/plugin/templates"
 	"github.com/nslifecycle/nslifecycle/internal/printable"
+	"github.com/nslifecycle/nslifecycle/internal/resourcetypes"
 	"github.com/nslifecycle/nslifecycle/internal/template"
 )
 
@@ -136,6 +138,39 @@ func (s *templateStatus) addNamespaces(
 	}
 	slices.Sort(s.Outdated)
 	slices.Sort(s.Late)
+}
+
+// retainedObjects returns the objects of a template, or of any if its name is empty, that remain in namespaces although
+// the template no longer contains them. It ignores types that the user may not list. unread is what could not be listed
+// for another reason.
+func (s *session) retainedObjects(
+	ctx context.Context, templateName string, namespaces ...corev1.Namespace,
+) (retained []templates.RetainedObject, unread []string) {
+	discoverer, client, err := s.contentClients()
+	if err != nil {
+		return nil, []string{err.Error()}
+	}
+	set, err := resourcetypes.Discover(ctx, discoverer)
+	if err != nil {
+		return nil, []string{err.Error()}
+	}
+	selector, scope := v1alpha1.LabelManagedByTemplate, ""
+	if templateName != "" {
+		selector += "=" + templateName
+	}
+	if len(namespaces) == 1 {
+		scope = namespaces[0].Name
+	}
+	writable := slices.DeleteFunc(resourcetypes.Distinct(set.Types), func(one resourcetypes.Type) bool {
+		return !one.Can("list") || !one.Can("patch")
+	})
+	contents := resourcetypes.ListSelected(ctx, client, scope, writable, selector, resourcetypes.Unlimited)
+	for _, content := range contents {
+		if content.Err != nil && !apierrors.IsForbidden(content.Err) {
+			unread = append(unread, content.Err.Error())
+		}
+	}
+	return templates.Retained(namespaces, contents), unread
 }
 
 // isBlocked reports whether a user must act.

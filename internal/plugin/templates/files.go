@@ -28,22 +28,24 @@ func ReadTemplate(file string, stdin io.Reader) (*v1alpha1.NamespaceTemplate, er
 	return readOne[v1alpha1.NamespaceTemplate](file, stdin, templateType)
 }
 
-// ReadTemplates reads all NamespaceTemplates in a file that contains at least one.
-func ReadTemplates(file string, stdin io.Reader) ([]*v1alpha1.NamespaceTemplate, error) {
+// ReadTemplates reads and compiles all NamespaceTemplates in a file that contains at least one.
+func ReadTemplates(file string, stdin io.Reader) (found []*Template, err error) {
 	documents, err := readDocuments(file, stdin, templateType)
 	if err == nil && len(documents) == 0 {
 		err = fmt.Errorf("%s contains no %s of %s", file, templateType.Kind, templateType.APIVersion)
 	}
-	if err != nil {
-		return nil, err
-	}
-	found := make([]*v1alpha1.NamespaceTemplate, len(documents))
-	for i := range documents {
-		if found[i], err = decode[v1alpha1.NamespaceTemplate](file, documents[i], templateType); err != nil {
+	for _, document := range documents {
+		object, err := decode[v1alpha1.NamespaceTemplate](file, document, templateType)
+		if err != nil {
 			return nil, err
 		}
+		compiled, err := Compile(object)
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, compiled)
 	}
-	return found, nil
+	return found, err
 }
 
 // ReadNamespace reads the only Namespace in a file.
