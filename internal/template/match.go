@@ -128,29 +128,26 @@ func reasonNearlySelected(
 		corrected[key] = value
 		return initialization.SelectsTemplate(template.Name, template.Spec.NamespaceSelector, corrected)
 	}
+	var others []wantedLabel
+	for i := range all {
+		others = append(others, wantedLabels(&all[i])...)
+	}
 	required := wantedLabels(template)
 	for _, key := range slices.Sorted(maps.Keys(labels)) {
 		value := labels[key]
+		isOther := func(other wantedLabel) bool { return other.key == key }
 		for _, wanted := range required {
 			_, hasKey := labels[wanted.key]
 			switch {
 			case key == wanted.key && key != v1alpha1.LabelTemplate && isTypo(value, wanted.value) &&
-				isSelected(key, wanted.value) && !isWanted(all, func(w wantedLabel) bool { return w == wantedLabel{key, value} }):
+				isSelected(key, wanted.value) && !slices.Contains(others, wantedLabel{key, value}):
 				return fmt.Sprintf("label %s has the value %q: the template requires %q", key, value, wanted.value)
-			case !hasKey && isTypo(key, wanted.key) && isSelected(wanted.key, value) &&
-				!isWanted(all, func(w wantedLabel) bool { return w.key == key }):
+			case !hasKey && isTypo(key, wanted.key) && isSelected(wanted.key, value) && !slices.ContainsFunc(others, isOther):
 				return fmt.Sprintf("label %s: the template requires the key %s", key, wanted.key)
 			}
 		}
 	}
 	return ""
-}
-
-// isWanted reports whether a template can require a label.
-func isWanted(all []v1alpha1.NamespaceTemplate, matches func(wantedLabel) bool) bool {
-	return slices.ContainsFunc(all, func(template v1alpha1.NamespaceTemplate) bool {
-		return slices.ContainsFunc(wantedLabels(&template), matches)
-	})
 }
 
 // wantedLabel is a label with which a template can select a Namespace. The value is empty if it has no meaning.
@@ -160,17 +157,12 @@ type wantedLabel struct{ key, value string }
 func wantedLabels(template *v1alpha1.NamespaceTemplate) []wantedLabel {
 	var wanted []wantedLabel
 	if selector := template.Spec.NamespaceSelector; selector != nil {
-		for key, value := range selector.MatchLabels {
-			wanted = append(wanted, wantedLabel{key, string(value)})
-		}
-		for _, requirement := range selector.MatchExpressions {
-			switch requirement.Operator {
-			case metav1.LabelSelectorOpExists:
+		for requirement := range initialization.UnmetRequirements(selector, nil) {
+			if len(requirement.Values) == 0 {
 				wanted = append(wanted, wantedLabel{key: requirement.Key})
-			case metav1.LabelSelectorOpIn:
-				for _, value := range requirement.Values {
-					wanted = append(wanted, wantedLabel{requirement.Key, string(value)})
-				}
+			}
+			for _, value := range requirement.Values {
+				wanted = append(wanted, wantedLabel{requirement.Key, string(value)})
 			}
 		}
 	}
@@ -192,10 +184,11 @@ const (
 // isTypo reports whether a text is probably another one with a typing error. Texts that differ in numbers or in short
 // parts, such as team-a and team-b, are different names.
 func isTypo(text, wanted string) bool {
-	if without(text, digits) == without(wanted, digits) || !isNear(text, wanted) {
+	isNumber := strings.Join(split(text, digits), "") == strings.Join(split(wanted, digits), "")
+	if isNumber || !isNear(text, wanted) {
 		return false
 	}
-	parts, wantedParts := split(text), split(wanted)
+	parts, wantedParts := split(text, separators), split(wanted, separators)
 	if len(parts) != len(wantedParts) {
 		return true // A separator is missing, or is too many.
 	}
@@ -215,16 +208,7 @@ func isNear(text, wanted string) bool {
 	return length >= minTypo && isWithin(text, wanted, edits)
 }
 
-func without(text, characters string) string {
-	return strings.Map(func(char rune) rune {
-		if strings.ContainsRune(characters, char) {
-			return -1
-		}
-		return char
-	}, text)
-}
-
-func split(text string) []string {
+func split(text, separators string) []string {
 	return strings.FieldsFunc(text, func(char rune) bool { return strings.ContainsRune(separators, char) })
 }
 
