@@ -5,6 +5,7 @@ package plugin
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -99,12 +100,16 @@ func (o *templateDiffOptions) run(ctx context.Context, args []string) error {
 			result.Match = new(template.ComputeMatch(changed.NamespaceTemplate, &namespaces[0], state, all))
 		}
 	}
-	untested, err := o.dryRun(ctx, result, result.Examples(o.limit()))
+	limit := maxExamples
+	if o.all {
+		limit = 0
+	}
+	untested, err := o.dryRun(ctx, result, result.Examples(limit))
 	if err != nil {
 		return err
 	}
 	result.Infer()
-	examples := result.Examples(o.limit())
+	examples := result.Examples(limit)
 	if o.output.IsStructured() {
 		err = o.output.Print(o.Out, "TemplateComparison", result)
 	} else {
@@ -118,13 +123,6 @@ func (o *templateDiffOptions) run(ctx context.Context, args []string) error {
 		return &StatusError{Code: ExitError}
 	}
 	return nil
-}
-
-func (o *templateDiffOptions) limit() int {
-	if o.all {
-		return 0
-	}
-	return maxExamples
 }
 
 // current returns the template of the cluster, or nil if it does not exist or is invalid, and its creation timestamp,
@@ -196,14 +194,6 @@ func printComparison(out io.Writer, result *templates.Comparison, examples []*te
 	for _, note := range comparisonNotes(result, len(examples)) {
 		fmt.Fprintln(&text, printer.Wrap(note))
 	}
-	if result.Existing > 0 {
-		fmt.Fprintln(&text, printer.Wrap("Not included: "+printable.Count(result.Existing, "selected namespace")+
-			" not created with the template, whose scope is NewNamespaces."))
-	}
-	if result.Unselected > 0 {
-		fmt.Fprintln(&text, printer.Wrap("Not included: "+printable.Count(result.Unselected, "namespace")+
-			" no longer selected, whose objects remain."))
-	}
 	for _, example := range examples {
 		writeExample(&text, example)
 	}
@@ -214,7 +204,8 @@ func printComparison(out io.Writer, result *templates.Comparison, examples []*te
 	return err
 }
 
-// comparisonNotes returns why the template is not applied to the only namespace, and what dry runs of some have shown.
+// comparisonNotes returns why the template is not applied to the only namespace, what dry runs of some have shown, and
+// which namespaces are not included.
 func comparisonNotes(result *templates.Comparison, examples int) []string {
 	var notes []string
 	if match := result.Match; match != nil && match.Reason != "" {
@@ -233,6 +224,14 @@ func comparisonNotes(result *templates.Comparison, examples int) []string {
 	}
 	if examples < len(result.Items) && result.MayFail() {
 		notes = append(notes, "Some namespaces that were tried fail, so the rest can fail, too: use --all to try all.")
+	}
+	if result.Existing > 0 {
+		notes = append(notes, "Not included: "+printable.Count(result.Existing, "selected namespace")+
+			" not created with the template, whose scope is NewNamespaces.")
+	}
+	if result.Unselected > 0 {
+		notes = append(notes, "Not included: "+printable.Count(result.Unselected, "namespace")+
+			" no longer selected, whose objects remain.")
 	}
 	return notes
 }
@@ -257,7 +256,8 @@ func writeExample(text *bytes.Buffer, example *templates.NamespaceChange) {
 	}
 	for i := range example.Objects {
 		object := &example.Objects[i]
-		fmt.Fprintf(text, "  %s %s %s", sign(object.Change), printable.Escape(object.Kind), printable.Name(object.Name))
+		fmt.Fprintf(text, "  %s %s %s", cmp.Or(signs[object.Change], "~"), printable.Escape(object.Kind),
+			printable.Name(object.Name))
 		if object.Object != "" {
 			fmt.Fprintf(text, " (object %s)", printable.Escape(object.Object))
 		}
@@ -298,14 +298,8 @@ func writeField(text *bytes.Buffer, field templates.FieldChange) {
 	fmt.Fprintf(text, "      %s: %s -> %s\n", string(path), shorten(field.Before), shorten(field.After))
 }
 
-func sign(change templates.Change) string {
-	switch change {
-	case templates.Created, templates.Adopted:
-		return "+"
-	case templates.Deleted:
-		return "-"
-	case templates.Failed, templates.LikelyFailed:
-		return "!"
-	}
-	return "~"
+// signs are the signs of changes other than of fields.
+var signs = map[templates.Change]string{
+	templates.Created: "+", templates.Adopted: "+", templates.Deleted: "-",
+	templates.Failed: "!", templates.LikelyFailed: "!",
 }

@@ -356,7 +356,7 @@ func addFields(fields map[string]string, path string, value any) {
 		return
 	case map[string]any:
 		for key, child := range value {
-			addFields(fields, childPath(path, key), child)
+			addFields(fields, plan.JoinPath(path, key), child)
 		}
 		if len(value) > 0 {
 			return
@@ -371,14 +371,4 @@ func addFields(fields map[string]string, path string, value any) {
 	}
 	encoded, _ := json.Marshal(value) // Encoding decoded JSON cannot fail.
 	fields[path] = string(encoded)
-}
-
-func childPath(path, key string) string {
-	switch {
-	case strings.ContainsAny(key, "./"):
-		return path + "[" + key + "]"
-	case path == "":
-		return key
-	}
-	return path + "." + key
 }

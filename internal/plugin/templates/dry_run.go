@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -78,18 +79,18 @@ type triedObject struct {
 // Infer applies the results of dry runs to the Namespaces that were not tried: an object that fails in all Namespaces
 // that were tried is likely to fail in the others.
 func (c *Comparison) Infer() {
-	tried := c.tried()
+	failures, successes := c.tried()
 	for i := range c.Items {
 		item := &c.Items[i]
 		for j := range item.Objects {
 			object := &item.Objects[j]
-			results := tried[triedObject{object.Object, object.Change}]
-			if object.beforeTry != "" || !slices.Contains(results, Failed) || slices.ContainsFunc(results, isNotFailed) {
+			key := triedObject{object.Object, object.Change}
+			if object.beforeTry != "" || failures[key] == 0 || successes[key] > 0 {
 				continue
 			}
 			object.Change = LikelyFailed
 			object.Message = fmt.Sprintf("not tried; the object fails in %s that were tried",
-				printable.Count(len(results), "namespace"))
+				printable.Count(failures[key], "namespace"))
 		}
 		if item.Change != Failed && slices.ContainsFunc(item.Objects, has(LikelyFailed)) {
 			item.setFailed(LikelyFailed)
@@ -101,29 +102,27 @@ func (c *Comparison) Infer() {
 // MayFail reports whether an object failed in some Namespaces that were tried, but not in all, so that the rest can
 // fail, too.
 func (c *Comparison) MayFail() bool {
-	for _, results := range c.tried() {
-		if slices.Contains(results, Failed) && slices.ContainsFunc(results, isNotFailed) {
-			return true
-		}
-	}
-	return false
+	failures, successes := c.tried()
+	maps.DeleteFunc(failures, func(key triedObject, _ int) bool { return successes[key] == 0 })
+	return len(failures) > 0
 }
 
-// tried returns what has happened to objects in dry runs.
-func (c *Comparison) tried() map[triedObject][]Change {
-	tried := map[triedObject][]Change{}
+// tried returns how many dry runs of objects have failed and succeeded.
+func (c *Comparison) tried() (failures, successes map[triedObject]int) {
+	failures, successes = map[triedObject]int{}, map[triedObject]int{}
 	for _, item := range c.Items {
 		for _, object := range item.Objects {
-			if object.beforeTry != "" {
-				key := triedObject{object.Object, object.beforeTry}
-				tried[key] = append(tried[key], object.Change)
+			switch key := (triedObject{object.Object, object.beforeTry}); {
+			case object.beforeTry == "":
+			case object.Change == Failed:
+				failures[key]++
+			default:
+				successes[key]++
 			}
 		}
 	}
-	return tried
+	return failures, successes
 }
-
-func isNotFailed(change Change) bool { return change != Failed }
 
 // isCopy reports whether the object is a copy whose source is not read.
 func (o *ObjectChange) isCopy() bool { return o.operation.Object.Content == "" }
@@ -153,11 +152,7 @@ func (r *dryRun) execute(ctx context.Context) error {
 	if r.now = r.before; r.now.Err != nil {
 		return r.now.Err
 	}
-	for !operation.IsDone() {
-		if r.isCopy() && operation.Request.Verb == plan.Apply {
-			r.describeCopy()
-			return nil
-		}
+	for !operation.IsDone() && !(r.isCopy() && operation.Request.Verb == plan.Apply) {
 		operation = plan.Next(operation, r.send(ctx, operation))
 	}
 	return r.conclude(operation.Result.Err)
@@ -180,6 +175,13 @@ func (r *dryRun) conclude(err error) error {
 		r.Change, r.Fields = Replaced, nil
 		r.Message = "the operator deletes the object and creates it again, because a field is immutable"
 	case r.before.Object == nil:
+	case r.isCopy() && r.operation.Template.Spec.Sync.AdoptionPolicy == v1alpha1.AdoptAlways:
+		r.Change = Adopted
+		r.Message = "the object exists, and the operator adopts it and changes it to the content of the source"
+	case r.isCopy():
+		r.Change = Adopted
+		r.Message = "the object exists, and the operator adopts it unless a value differs from the source; the source is " +
+			"not compared"
 	case isNew:
 		r.Change, r.Message = Adopted, "the object exists, and the operator adopts it without changing it"
 		r.Fields = compareFields(r.Kind, plan.WithoutOwnKeys(r.before.Object), plan.WithoutOwnKeys(r.now.Object))
@@ -250,20 +252,6 @@ func (r *dryRun) fail(err error) error {
 	}
 	r.Change, r.Message, r.Fields = Failed, err.Error(), nil
 	return nil
-}
-
-// describeCopy sets whether the operator adopts an object that exists instead of a copy.
-func (r *dryRun) describeCopy() {
-	switch {
-	case r.before.Object == nil:
-		return
-	case r.operation.Template.Spec.Sync.AdoptionPolicy == v1alpha1.AdoptAlways:
-		r.Message = "the object exists, and the operator adopts it and changes it to the content of the source"
-	default:
-		r.Message = "the object exists, and the operator adopts it unless a value differs from the source; the source is " +
-			"not compared"
-	}
-	r.Change = Adopted
 }
 
 // dependsOnUser reports whether a request can be forbidden only because the user sends it, and not the ServiceAccount

@@ -67,16 +67,10 @@ func (t *Template) Render(ctx context.Context, namespace *corev1.Namespace) ([]r
 		Namespace: namespace, Parameters: parameters,
 		RequestedBy: namespace.Annotations[v1alpha1.AnnotationRequestedBy],
 	})
-	slices.SortStableFunc(objects, func(a, b render.Object) int {
-		switch isLate := a.When == v1alpha1.NamespaceStateInitialized; {
-		case isLate == (b.When == v1alpha1.NamespaceStateInitialized):
-			return 0
-		case isLate:
-			return 1
-		}
-		return -1
-	})
-	return objects, err
+	isLate := func(object render.Object) bool { return object.When == v1alpha1.NamespaceStateInitialized }
+	late := slices.Clone(objects)
+	late = slices.DeleteFunc(late, func(object render.Object) bool { return !isLate(object) })
+	return append(slices.DeleteFunc(objects, isLate), late...), err
 }
 
 // CheckSelected returns an error if the template does not select a Namespace.

@@ -104,7 +104,7 @@ func metadataOf(object *unstructured.Unstructured) map[string]any {
 // compareField returns the paths of what differs in one field of two maps. The set has the fields that the template
 // owns in them; it is empty in elements of lists.
 func compareField(wanted, found map[string]any, key, path string, set *fieldpath.Set) []string {
-	path = join(path, key)
+	path = JoinPath(path, key)
 	if found[key] == nil {
 		if isZero(wanted[key]) {
 			return nil
@@ -165,7 +165,8 @@ func compareLists(wanted, found []any, path string, isAtomic bool) (fields []str
 	return fields
 }
 
-func join(path, key string) string {
+// JoinPath returns the path of a field in another one.
+func JoinPath(path, key string) string {
 	switch {
 	case strings.ContainsAny(key, "./"):
 		return path + "[" + key + "]"
