@@ -179,15 +179,12 @@ func printComparison(out io.Writer, result *templates.Comparison, examples []*te
 	var text bytes.Buffer
 	writeRevisions(&text, result)
 	table := printer.NewTable("", "Unchanged", "Changed", "Replaced", "Created", "Adopted", "Deleted", "Failed")
-	for _, row := range []struct {
-		title  string
-		counts map[templates.Change]int
-	}{{"Namespaces", result.Namespaces}, {"Objects", result.Objects}} {
-		printer.AddRow(table,
-			row.title, row.counts[templates.Unchanged], row.counts[templates.Changed], row.counts[templates.Replaced],
-			row.counts[templates.Created], row.counts[templates.Adopted], row.counts[templates.Deleted],
-			row.counts[templates.Failed])
+	addRow := func(title string, counts map[templates.Change]int) {
+		printer.AddRow(table, title, counts[templates.Unchanged], counts[templates.Changed], counts[templates.Replaced],
+			counts[templates.Created], counts[templates.Adopted], counts[templates.Deleted], counts[templates.Failed])
 	}
+	addRow("Namespaces", result.Namespaces)
+	addRow("Objects", result.Objects)
 	if err := printer.NewTablePrinter(&text, false, false).Print(table); err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@
 package templates
 
 import (
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -26,11 +27,9 @@ var namespacedKinds = map[string]string{
 
 // BuiltInResource returns the resource of a namespaced kind of Kubernetes, and false for other kinds.
 func BuiltInResource(kind schema.GroupVersionKind) (schema.GroupVersionResource, bool) {
-	for known := range strings.FieldsSeq(namespacedKinds[kind.Group]) {
-		if known == kind.Kind {
-			resource, _ := meta.UnsafeGuessKindToResource(kind)
-			return resource, true
-		}
+	if !slices.Contains(strings.Fields(namespacedKinds[kind.Group]), kind.Kind) {
+		return schema.GroupVersionResource{}, false
 	}
-	return schema.GroupVersionResource{}, false
+	resource, _ := meta.UnsafeGuessKindToResource(kind)
+	return resource, true
 }

@@ -91,8 +91,7 @@ func (t *Template) SetParameters(namespace *corev1.Namespace, values map[string]
 	names := make([]string, 0, len(t.Spec.Parameters))
 	for _, parameter := range t.Spec.Parameters {
 		names = append(names, parameter.Name)
-		value, ok := values[parameter.Name]
-		switch {
+		switch value, ok := values[parameter.Name]; {
 		case !ok:
 		case parameter.LabelKey != "":
 			metav1.SetMetaDataLabel(&namespace.ObjectMeta, parameter.LabelKey, value)
