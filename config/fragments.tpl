@@ -132,14 +132,17 @@ c.type.endsWith('/Initialized') && (c.?reason.orValue('') in ['TimedOut', 'Dereg
 {{.object}}.?status.?conditions.orValue([]).filter(c, {{include "isOwnCondition"}} || c.type.endsWith('/Initialized'))
 {{- end -}}
 {{/* Whether a user who may not initialize the Namespace changes conditions of the operator or of initializers, once it is
-     initialized or terminating. The API server stops the evaluation of long lists. */}}
+     initialized or terminating, or before sends a list without any of them. The API server stops the evaluation of long
+     lists. */}}
 {{define "changesConditions" -}}
 request.?subResource.orValue('') == 'status' &&
 object.?status.?conditions != oldObject.?status.?conditions &&
-{{include "wasInitialized"}} &&
-(object.?status.?conditions.orValue([]).size() + oldObject.?status.?conditions.orValue([]).size() > 1000 ||
- {{include "ownConditions" "object" "object"}} !=
- {{include "ownConditions" "object" "oldObject"}}) &&
+({{include "wasInitialized"}} &&
+ (object.?status.?conditions.orValue([]).size() + oldObject.?status.?conditions.orValue([]).size() > 1000 ||
+  {{include "ownConditions" "object" "object"}} !=
+  {{include "ownConditions" "object" "oldObject"}}) ||
+ object.?status.?conditions.orValue([]).size() <= 1000 &&
+ {{include "ownConditions" "object" "object"}}.size() == 0) &&
 !{{include "mayInitialize" "namespace" "oldObject.metadata.name"}}
 {{- end}}
 

@@ -11,7 +11,8 @@
 #    string.
 # 3. Restores the conditions and the records of the operator in initialized and terminating
 #    namespaces: clients that send their whole list of conditions, or an older copy, do not intend to
-#    change them. In other namespaces, the guard policy rejects such writes.
+#    change them. In other namespaces, it restores the conditions only if the write omits all of them,
+#    and the guard policy rejects other changes.
 # 4. Restores labels and annotations that a write omits although a template locks them, for the same
 #    reason as 2, and the labels by which such a template selects the namespace. It reads them from
 #    the record of the operator and not from a parameter: with failurePolicy Fail, an API server that

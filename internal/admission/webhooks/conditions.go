@@ -11,11 +11,13 @@ const mayInitialize = `authorizer.group('').resource('namespaces').name(oldObjec
 // changesConditions is true for an update whose conditions the webhook restores.
 const changesConditions = `request.?subResource.orValue('') == 'status' &&
 object.?status.?conditions != oldObject.?status.?conditions &&
-(!oldObject.metadata.?labels[?'nslifecycle.dev/initializing'].hasValue() ||
+((!oldObject.metadata.?labels[?'nslifecycle.dev/initializing'].hasValue() ||
  has(oldObject.metadata.deletionTimestamp)) &&
-(object.?status.?conditions.orValue([]).size() + oldObject.?status.?conditions.orValue([]).size() > 1000 ||
- object.?status.?conditions.orValue([]).filter(c, c.type in ['Initializing', 'Ready', 'Stalled'] || c.type.startsWith('nslifecycle.dev/') || c.type.endsWith('/Initialized')) !=
- oldObject.?status.?conditions.orValue([]).filter(c, c.type in ['Initializing', 'Ready', 'Stalled'] || c.type.startsWith('nslifecycle.dev/') || c.type.endsWith('/Initialized'))) &&
+ (object.?status.?conditions.orValue([]).size() + oldObject.?status.?conditions.orValue([]).size() > 1000 ||
+  object.?status.?conditions.orValue([]).filter(c, c.type in ['Initializing', 'Ready', 'Stalled'] || c.type.startsWith('nslifecycle.dev/') || c.type.endsWith('/Initialized')) !=
+  oldObject.?status.?conditions.orValue([]).filter(c, c.type in ['Initializing', 'Ready', 'Stalled'] || c.type.startsWith('nslifecycle.dev/') || c.type.endsWith('/Initialized'))) ||
+ object.?status.?conditions.orValue([]).size() <= 1000 &&
+ object.?status.?conditions.orValue([]).filter(c, c.type in ['Initializing', 'Ready', 'Stalled'] || c.type.startsWith('nslifecycle.dev/') || c.type.endsWith('/Initialized')).size() == 0) &&
 !authorizer.group('').resource('namespaces').name(oldObject.metadata.name).check('initialize').allowed()`
 
 // omitsLocked is true for an update whose labels and annotations the webhook restores.

@@ -15,10 +15,11 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/nsobject"
 )
 
-// restoreConditions restores the conditions of the operator in an initialized or terminating Namespace as the complete
-// policy does. The order is that of the request, so that a client that repeats it changes nothing.
+// restoreConditions restores the conditions of the operator as the complete policy does: in an initialized or
+// terminating Namespace and, if an update omits all of them, in any other. The order is that of the request, so that a
+// client that repeats it changes nothing.
 func restoreConditions(before, after *corev1.Namespace) {
-	if !wasInitialized(before) ||
+	if !wasInitialized(before) && slices.ContainsFunc(after.Status.Conditions, isOfInitialization) ||
 		equality.Semantic.DeepEqual(before.Status.Conditions, after.Status.Conditions) {
 		return
 	}
@@ -55,13 +56,23 @@ func isUnique(namespace *corev1.Namespace, conditionType corev1.NamespaceConditi
 	return count == 1
 }
 
-// isProtectedCondition reports whether only the operator and the initializers change a condition.
-func isProtectedCondition(condition corev1.NamespaceCondition, initializers []string) bool {
+// isOfInitialization reports whether a condition has a type of the operator or of an initializer.
+func isOfInitialization(condition corev1.NamespaceCondition) bool {
+	return isOwnCondition(condition) || strings.HasSuffix(string(condition.Type), v1alpha1.ConditionInitializedSuffix)
+}
+
+// isOwnCondition reports whether a condition has a type of the operator, apart from those of initializers.
+func isOwnCondition(condition corev1.NamespaceCondition) bool {
 	switch condition.Type {
 	case v1alpha1.ConditionInitializing, v1alpha1.ConditionReady, v1alpha1.ConditionStalled:
 		return true
 	}
+	return strings.HasPrefix(string(condition.Type), v1alpha1.Prefix)
+}
+
+// isProtectedCondition reports whether only the operator and the initializers change a condition.
+func isProtectedCondition(condition corev1.NamespaceCondition, initializers []string) bool {
 	name, isOfInitializer := strings.CutSuffix(string(condition.Type), v1alpha1.ConditionInitializedSuffix)
-	return strings.HasPrefix(string(condition.Type), v1alpha1.Prefix) ||
+	return isOwnCondition(condition) ||
 		isOfInitializer && (slices.Contains(initializers, name) || initialization.IsSkipReason(condition.Reason))
 }
