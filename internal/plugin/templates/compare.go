@@ -211,7 +211,7 @@ func (c *comparer) compare(ctx context.Context, namespace *corev1.Namespace) {
 	c.before = sync.OnceValue(func() map[template.ObjectKey]render.Object { return c.renderCurrent(ctx, namespace) })
 	snapshot, err := c.observer.Observe(ctx, namespace, []v1alpha1.NamespaceTemplate{*c.changed})
 	if err != nil {
-		if template.Selects(c.changed, namespace) {
+		if ctx.Err() == nil && template.Selects(c.changed, namespace) {
 			item.Message = fmt.Sprintf("the namespace records an invalid state: %v", err)
 			c.add(item, false)
 		}

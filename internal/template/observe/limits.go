@@ -67,11 +67,11 @@ func (l *Limits) admit(
 	if refusal := plan.CheckLimits(limited, creator, namespaces.Items, l.admitted); refusal != nil {
 		return refusal, nil
 	}
-	// Only Namespaces that wait for their templates count because they were admitted.
+	// What was admitted is forgotten with the Namespace.
 	admitted := map[types.UID]sets.Set[string]{namespace.UID: sets.New[string]()}
 	for i := range namespaces.Items {
-		if waiting := &namespaces.Items[i]; l.admitted[waiting.UID] != nil && template.AwaitsTemplates(waiting) {
-			admitted[waiting.UID] = l.admitted[waiting.UID]
+		if uid := namespaces.Items[i].UID; l.admitted[uid] != nil {
+			admitted[uid] = l.admitted[uid]
 		}
 	}
 	for _, tmpl := range limited {

@@ -120,3 +120,30 @@ func TestExpensiveWithoutValues(t *testing.T) {
 	g.Expect(errs[0].Error()).To(And(ContainSubstring("spec.objects[0].template.data.x"),
 		ContainSubstring("line 1, column 57: the expression costs more than 20000000")))
 }
+
+// TestVariables renders variables whose values objects cannot contain.
+func TestVariables(t *testing.T) {
+	nest := func(depth int) string { return strings.Repeat("[", depth) + "1" + strings.Repeat("]", depth) }
+	for name, c := range map[string]struct{ first, second, x, want, message string }{
+		"bytes": {first: "base64.decode('//79')", second: "1", x: "base64.encode(variables.a)", want: "//79"},
+		"deep":  {first: nest(25), second: strings.ReplaceAll(nest(25), "1", "variables.a"), x: "'x'", want: "x"},
+		"too deep": {
+			first: nest(30), second: "[variables.a].map(v, [[v, v], [v, v]]).map(v, " + strings.ReplaceAll(nest(20), "1", "[v]") + ").map(v, " +
+				strings.ReplaceAll(nest(20), "1", "v") + ")", x: "'x'", message: "variable b: ",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			program := compile(t, parse(t, fmt.Sprintf(`
+variables: [{name: a, expression: "%s"}, {name: b, expression: "%s"}]
+objects: [{name: m, template: {apiVersion: v1, kind: ConfigMap, metadata: {name: m}, data: {x: "${%s}"}}}]`, c.first, c.second, c.x)))
+			objects, err := program.Render(context.Background(), input())
+			if c.message != "" {
+				g.Expect(err).To(MatchError(HavePrefix(c.message)))
+				return
+			}
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(objects[0].Manifest.Object).To(HaveKeyWithValue("data", HaveKeyWithValue("x", c.want)))
+		})
+	}
+}

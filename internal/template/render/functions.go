@@ -27,7 +27,9 @@ const (
 	// costFormat is the cost of an argument of format, and formatted the size of its escaped form per byte.
 	costFormat = 50000
 	formatted  = 8
-	// comparedPerCost is the number of bytes of strings that are compared at the cost of 1.
+	// costKey is the cost of a key of a map that is sorted, and comparedPerCost the number of bytes of keys that are
+	// compared at the cost of 1.
+	costKey         = 32
 	comparedPerCost = 64
 	// costCompilation is the cost of compiling an instruction of a regular expression, in matches.
 	costCompilation = 200
@@ -158,14 +160,17 @@ func (o *operands) length(i int) int {
 // the same list more than once, so the size can be exponential in the memory that they use.
 func (o *operands) size(i int) int {
 	left := o.limit
-	measure(o.values[i], sizeEntry, &left)
+	measure(o.values[i], sizeEntry, 0, &left)
 	return o.limit - left
 }
 
 // measure subtracts the size of a value with all that it contains until nothing is left. entry is what a value needs in
-// a list.
-func measure(value ref.Val, entry int, left *int) {
-	*left -= sizeScalar
+// a list. Nothing is left if values are nested more deeply than those of variables in a literal.
+func measure(value ref.Val, entry, depth int, left *int) {
+	if *left -= sizeScalar; depth > maxDepth+maxNesting {
+		*left = -1
+		return
+	}
 	switch value := value.(type) {
 	case types.String:
 		*left -= len(value)
@@ -173,19 +178,19 @@ func measure(value ref.Val, entry int, left *int) {
 		*left -= len(value)
 	case *types.Optional:
 		if value.HasValue() {
-			measure(value.GetValue(), entry, left)
+			measure(value.GetValue(), entry, depth+1, left)
 		}
 	case traits.Mapper:
 		for it := value.Iterator(); *left >= 0 && it.HasNext() == types.True; {
 			*left -= 2 * entry
 			key := it.Next()
-			measure(key, entry, left)
-			measure(value.Get(key), entry, left)
+			measure(key, entry, depth+1, left)
+			measure(value.Get(key), entry, depth+1, left)
 		}
 	case traits.Lister:
 		for it := value.Iterator(); *left >= 0 && it.HasNext() == types.True; {
 			*left -= entry
-			measure(it.Next(), entry, left)
+			measure(it.Next(), entry, depth+1, left)
 		}
 	}
 }
@@ -319,10 +324,16 @@ func sorted(in *operands) int {
 
 // iteration is the rule for what a loop iterates over. The keys of a map are sorted: strings are compared fast.
 func iteration(in *operands) int {
-	if _, isMap := in.values[0].(traits.Mapper); isMap {
-		return (length(in) + in.size(0)/comparedPerCost) * bits.Len(uint(in.length(0)+1))
+	values, isMap := in.values[0].(traits.Mapper)
+	if !isMap {
+		return length(in)
 	}
-	return length(in)
+	compared := 0
+	for it := values.Iterator(); compared <= in.limit && it.HasNext() == types.True; {
+		key, _ := it.Next().(types.String) // Other keys have a constant size.
+		compared += len(key)
+	}
+	return (costKey*in.length(0) + compared/comparedPerCost) * bits.Len(uint(in.length(0)+1))
 }
 
 func quantity(in *operands) int {

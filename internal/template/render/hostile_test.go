@@ -84,6 +84,8 @@ var bombs = map[string]string{
 	"join":                   "params.a.split('').join(params.b)",
 	"join of joins":          "params.a.split('').map(c, params.a).join(params.b)",
 	"square":                 "params.a.split('').map(c, params.a)",
+	"large values of a map":  "[lists.range(4000)].map(v, [{'a': [v,v,v,v,v,v,v,v,v,v,v,v,v]}].map(m, lists.range(700).all(i, m.exists(k, true))))",
+	"sorted keys":            "[lists.range(2000).transformMap(i, v, v)].map(m, lists.range(500).all(i, m.exists(k, true)))",
 	"cube":                   "params.a.split('').map(c, params.a.split('').map(d, params.a.split('')))",
 	"loops":                  nested(30, "lists.range(2).map(x, ", "1", ")"),
 	"loops of all":           "params.a.split('').all(a, params.a.split('').all(b, params.a.split('').all(c, c != 'z')))",
@@ -227,7 +229,7 @@ func TestManyBombs(t *testing.T) {
 		"one replace", "join", "format fixed", "format many", "square", "subjects", "transformMap", "transformMapEntry",
 		"find", "bytes", "nested conditions", "quantity comparison", "loops of exists", "nested entries", "ignored errors",
 		"substrings in a loop", "characters in a loop", "quantities in a loop", "long keys", "shared maps", "many patterns",
-		"unused patterns",
+		"unused patterns", "large values of a map", "sorted keys",
 	} {
 		t.Run(name, func(t *testing.T) {
 			for n := 128; !measureBombs(t, bombs[name], n); n = n * 3 / 4 {

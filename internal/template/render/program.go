@@ -150,7 +150,7 @@ func (p *Program) evaluation(ctx context.Context, in Input) (*evaluation, error)
 	for _, variable := range p.variables {
 		value, err := variable.expression.evaluate(ctx, result)
 		if left := maxVariable; err == nil {
-			if measure(value, 0, &left); left < 0 {
+			if measure(value, 0, maxNesting, &left); left < 0 {
 				err = errTooLarge
 			}
 		}
