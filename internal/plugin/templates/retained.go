@@ -45,8 +45,8 @@ func Retained(namespaces []corev1.Namespace, contents []resourcetypes.Content) [
 		kind := content.Type.GroupVersionKind().GroupKind()
 		for i := range content.Objects {
 			object := &content.Objects[i]
-			uid, isKnown := uids[object.Namespace]
-			isOwn := isKnown && types.UID(object.Annotations[v1alpha1.AnnotationNamespaceUID]) == uid
+			uid, ok := uids[object.Namespace]
+			isOwn := ok && types.UID(object.Annotations[v1alpha1.AnnotationNamespaceUID]) == uid
 			key := template.ObjectKey{Kind: kind, Name: object.Name}
 			if !isOwn || object.DeletionTimestamp != nil || records[object.Namespace].Other(key, "") != "" {
 				continue

@@ -178,12 +178,12 @@ func (c *manifestCheck) entries(parent *field.Path, kind string, value any) {
 		if isOwnKey(key) {
 			c.forbid(child, "keys of the domain nslifecycle.dev are reserved")
 		}
-		text, isKnown := c.text(child, entries[key])
+		text, isLiteral := c.text(child, entries[key])
 		size += len(key) + len(text)
 		var keyProblems, valueProblems []string
 		if kind == keyAnnotations {
 			keyProblems = validation.IsQualifiedName(strings.ToLower(key))
-		} else if keyProblems = validation.IsQualifiedName(key); isKnown {
+		} else if keyProblems = validation.IsQualifiedName(key); isLiteral {
 			valueProblems = validation.IsValidLabelValue(text)
 		}
 		for _, problem := range keyProblems {
