@@ -155,8 +155,8 @@ type comparer struct {
 	result *Comparison
 }
 
-// newObserver returns an Observer for Namespaces in which all objects are as they record them, and which get the changed
-// template now.
+// newObserver returns an Observer for Namespaces in which all objects are as they record them, and which get the
+// changed template now.
 func (c *comparer) newObserver() *observe.Observer {
 	now, revision := clock.RealClock{}, c.result.Revision
 	rollouts := &observe.Rollouts{Clock: now}
@@ -199,7 +199,8 @@ func (c *comparer) objectOf(in *plan.Snapshot, rendered render.Object) plan.Obje
 	}
 	object.Current = &plan.Observed{UID: recorded.UID, Fields: recorded.Fields}
 	old := c.before()[object.Key()]
-	if rendered.IsCopy && old.IsCopy && old.Locked == rendered.Locked && reflect.DeepEqual(old.Manifest, rendered.Manifest) {
+	if rendered.IsCopy && old.IsCopy && old.Locked == rendered.Locked &&
+		reflect.DeepEqual(old.Manifest, rendered.Manifest) {
 		// The hash of a copy identifies the version of the source, which the operator follows in any case.
 		object.Content = recorded.Content
 	}

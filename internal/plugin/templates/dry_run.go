@@ -152,7 +152,7 @@ func (r *dryRun) execute(ctx context.Context) error {
 	if r.now = r.before; r.now.Err != nil {
 		return r.now.Err
 	}
-	for !operation.IsDone() && !(r.isCopy() && operation.Request.Verb == plan.Apply) {
+	for !operation.IsDone() && (!r.isCopy() || operation.Request.Verb != plan.Apply) {
 		operation = plan.Next(operation, r.send(ctx, operation))
 	}
 	return r.conclude(operation.Result.Err)

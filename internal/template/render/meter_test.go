@@ -216,7 +216,7 @@ func TestLoopsAreOrdered(t *testing.T) {
 			for range 30 {
 				value, err := compiled.evaluate(context.Background(), in)
 				g.Expect(err).NotTo(HaveOccurred())
-				g.Expect(value).To(Equal(types.True))
+				g.Expect(value.Value()).To(BeTrue())
 			}
 		})
 	}
