@@ -147,14 +147,15 @@ spec:
       !variables.restoresConditions ? [] :
       variables.conditions.filter(c, !({{include "isProtectedCondition"}}) ||
         c.type in variables.oldTypes && variables.types.exists_one(t, t == c.type))
-  # The order is that of the request, so that a client that repeats it changes nothing.
+  # Omitted conditions precede those of the request, whose order is kept: a client that repeats the
+  # request changes nothing, and one that adds a condition finds it at the end.
   - name: restoredConditions
     expression: >-
       !variables.restoresConditions ? variables.conditions :
-      variables.kept.map(c, {{include "isProtectedCondition"}}
-        ? variables.oldConditions.filter(o, o.type == c.type)[0] : c) +
       variables.oldConditions.filter(c, ({{include "isProtectedCondition"}}) &&
-        !variables.kept.exists(k, k.type == c.type))
+        !variables.kept.exists(k, k.type == c.type)) +
+      variables.kept.map(c, {{include "isProtectedCondition"}}
+        ? variables.oldConditions.filter(o, o.type == c.type)[0] : c)
   mutations:
   - patchType: JSONPatch
     jsonPatch:

@@ -16,8 +16,9 @@ import (
 )
 
 // restoreConditions restores the conditions of the operator as the complete policy does: in an initialized or
-// terminating Namespace and, if an update omits all of them, in any other. The order is that of the request, so that a
-// client that repeats it changes nothing.
+// terminating Namespace and, if an update omits all of them, in any other. Omitted conditions precede those of the
+// request, whose order is kept: a client that repeats it changes nothing, and one that adds a condition finds it at the
+// end.
 func restoreConditions(before, after *corev1.Namespace) {
 	if !wasInitialized(before) && slices.ContainsFunc(after.Status.Conditions, isOfInitialization) ||
 		equality.Semantic.DeepEqual(before.Status.Conditions, after.Status.Conditions) {
@@ -36,14 +37,14 @@ func restoreConditions(before, after *corev1.Namespace) {
 			restored = append(restored, *old)
 		}
 	}
-	kept := slices.Clone(restored)
+	var omitted []corev1.NamespaceCondition
 	for _, condition := range before.Status.Conditions {
-		isKept := slices.ContainsFunc(kept, func(k corev1.NamespaceCondition) bool { return k.Type == condition.Type })
+		isKept := slices.ContainsFunc(restored, func(k corev1.NamespaceCondition) bool { return k.Type == condition.Type })
 		if isProtected(condition) && !isKept {
-			restored = append(restored, condition)
+			omitted = append(omitted, condition)
 		}
 	}
-	after.Status.Conditions = restored
+	after.Status.Conditions = append(omitted, restored...)
 }
 
 func isUnique(namespace *corev1.Namespace, conditionType corev1.NamespaceConditionType) bool {
