@@ -118,11 +118,19 @@ func (p *Programs) of(tmpl *v1alpha1.NamespaceTemplate) *programs {
 		known = &programs{old: map[string]*compiled{}}
 		template.Put(&p.byUID, tmpl.UID, known)
 	}
-	revision := template.Revision(&tmpl.Spec)
-	if known.latest != nil && known.latest.revision != revision {
-		known.keep(known.latest)
+	revision, last := template.Revision(&tmpl.Spec), known.latest
+	known.generation = tmpl.Generation
+	// The revision does not depend on the selector, which the size includes, nor on the ServiceAccount.
+	if last != nil && last.revision == revision && last.size == templateset.Size(&tmpl.Spec) {
+		changed := *last
+		changed.account = tmpl.Spec.ServiceAccountName
+		known.latest = &changed
+		return known
 	}
-	known.generation, known.latest = tmpl.Generation, compile(revision, &tmpl.Spec)
+	if last != nil && last.revision != revision {
+		known.keep(last)
+	}
+	known.latest = compile(revision, &tmpl.Spec)
 	return known
 }
 
