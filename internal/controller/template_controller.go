@@ -364,7 +364,7 @@ func (r *TemplateReconciler) mustProcess(current *v1alpha1.NamespaceTemplate, na
 	return err == nil && current.DeletionTimestamp == nil && namespace.DeletionTimestamp == nil &&
 		initialization.ParseState(namespace).Phase == initialization.PhaseInitialized &&
 		!slices.Contains(r.Exempt, namespace.Name) &&
-		template.MustApply(current, namespace, state) && !r.Rollouts.IsBlocked(current.UID, namespace) &&
+		template.MustApply(current, namespace, state) && !r.Rollouts.Ignores(current.UID, namespace) &&
 		!r.Rollouts.HasProcessed(current, namespace.Name)
 }
 
@@ -465,7 +465,7 @@ func (r *TemplateReconciler) progress(
 		if !isStale && initialization.ParseState(namespace).Phase != initialization.PhaseInitialized ||
 			slices.Contains(r.Exempt, namespace.Name) ||
 			!template.IsOutdated(current, namespace, state, revision) ||
-			r.Rollouts.IsBlocked(current.UID, namespace) {
+			r.Rollouts.Ignores(current.UID, namespace) {
 			continue
 		}
 		if isStale || nscache.IsPartial(namespace) {

@@ -239,7 +239,7 @@ func (r *TemplatedNamespaceReconciler) finish(
 		return ctrl.Result{}, err
 	}
 	retryAfter := r.retryAfter(req, outcome)
-	if r.Writes.Await(namespace) && (retryAfter == 0 || retryAfter > observe.OwnWriteTimeout) {
+	if r.Writes.HasUnseen(namespace) && (retryAfter == 0 || retryAfter > observe.OwnWriteTimeout) {
 		retryAfter = observe.OwnWriteTimeout + time.Second
 	}
 	return ctrl.Result{RequeueAfter: retryAfter}, nil
@@ -321,7 +321,7 @@ func (r *TemplatedNamespaceReconciler) report(
 			"object", found.Object, "reason", found.Reason, "message", found.Message)
 		record(corev1.EventTypeWarning, template.PrefixEvent+found.Reason, found.String())
 	}
-	isComplete := outcome.Blocking() == nil
+	isComplete := outcome.WaitsFor() == nil
 	for _, applied := range outcome.Templates {
 		for _, found := range applied.TimedOut {
 			if isComplete {

@@ -31,7 +31,7 @@ func (r *TemplatedNamespaceReconciler) write(
 	processed := outcome.Namespace
 	recorded, state := processed.Annotations[v1alpha1.AnnotationAppliedTemplates], outcome.State.String()
 	isInitializing := template.AwaitsTemplates(processed)
-	if blocking := outcome.Blocking(); isInitializing && blocking != nil {
+	if blocking := outcome.WaitsFor(); isInitializing && blocking != nil {
 		return true, r.publish(ctx, processed, *blocking, outcome)
 	}
 	if !isInitializing && state == recorded {

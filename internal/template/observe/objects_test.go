@@ -155,11 +155,11 @@ func TestOwnWritesAreNotNotified(t *testing.T) {
 	objects := NewObjects(&fakeCache{}, writes, clock, func(string) { t.Error("notified") })
 	writes.Wrote(namespace, configKey, plan.ObservedOf(&objectWith("10", now).ObjectMeta))
 	objects.notify(configMaps, compacted(objectWith("10", now)))
-	g.Expect(writes.Await(namespace)).To(BeTrue())
+	g.Expect(writes.HasUnseen(namespace)).To(BeTrue())
 	g.Expect(objects.ensure(t.Context(), configMaps)).To(Succeed())
 	clock.SetTime(now.Add(OwnWriteTimeout + 1))
 	g.Expect(objects.get(configMaps, namespace, "config")).To(BeNil(), "the object was deleted before it was observed")
-	g.Expect(writes.Await(namespace)).To(BeFalse())
+	g.Expect(writes.HasUnseen(namespace)).To(BeFalse())
 }
 
 func TestRetainWatches(t *testing.T) {

@@ -269,14 +269,14 @@ func (r *Rollouts) reserve(known *progress, uid types.UID, limiter *rate.Limiter
 	return 0
 }
 
-// IsBlocked reports whether a Namespace prevents itself that it gets the latest revision of a template, or is no longer
-// selected by it.
-func (r *Rollouts) IsBlocked(uid types.UID, namespace *corev1.Namespace) bool {
+// Ignores reports whether the rollout of a template does not wait for a Namespace, because the Namespace itself prevents
+// that it gets the latest revision, or is no longer selected.
+func (r *Rollouts) Ignores(uid types.UID, namespace *corev1.Namespace) bool {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	known, current := r.get(namespace), r.byTemplate[uid]
 	return known != nil && current != nil &&
-		(slices.Contains(known.deselected, uid) || current.IsBlocked(known.outcome(uid)))
+		(slices.Contains(known.deselected, uid) || current.Ignores(known.outcome(uid)))
 }
 
 // MayBeCanary reports whether a Namespace is updated first. The labels of a partial Namespace are unknown until the

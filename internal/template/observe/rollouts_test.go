@@ -132,9 +132,9 @@ func TestPartialNamespaces(t *testing.T) {
 		rollouts.Report(namespace, plan.Outcome{Templates: []plan.TemplateOutcome{{UID: rolledOut, Generation: 1, IsCanary: isCanary}}})
 		g.Expect(rollouts.MayBeCanary(current, partial)).To(Equal(isCanary))
 	}
-	g.Expect(rollouts.IsBlocked(rolledOut, partial)).To(BeFalse())
+	g.Expect(rollouts.Ignores(rolledOut, partial)).To(BeFalse())
 	rollouts.Report(namespace, plan.Outcome{Deselected: []types.UID{rolledOut}})
-	g.Expect(rollouts.IsBlocked(rolledOut, partial)).To(BeTrue())
+	g.Expect(rollouts.Ignores(rolledOut, partial)).To(BeTrue())
 	current.Generation++
 	g.Expect(rollouts.MayBeCanary(current, partial)).To(BeTrue(), "before the first pass with another selector")
 }

@@ -87,8 +87,8 @@ func TestWritesToRecreatedNamespaces(t *testing.T) {
 	recreated.UID = "recreated"
 	g.Expect(w.newest(namespace, key, nil)).NotTo(BeNil())
 	g.Expect(w.newest(recreated, key, nil)).To(BeNil())
-	g.Expect(w.Await(namespace)).To(BeTrue())
-	g.Expect(w.Await(recreated)).To(BeFalse())
+	g.Expect(w.HasUnseen(namespace)).To(BeTrue())
+	g.Expect(w.HasUnseen(recreated)).To(BeFalse())
 	w.Forget("ns")
 	g.Expect(w.byName).To(BeEmpty())
 }

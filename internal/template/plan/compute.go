@@ -39,7 +39,7 @@ func Compute(snapshot Snapshot, memory Memory) Plan {
 	}
 	for i := range p.templates {
 		p.confirmFailures(&p.templates[i])
-		p.awaitObjects(&p.templates[i])
+		p.checkAllEffective(&p.templates[i])
 	}
 	p.remove()
 	return p
@@ -50,7 +50,7 @@ func Compute(snapshot Snapshot, memory Memory) Plan {
 func (p *Plan) begin() {
 	if !p.isInitializing {
 		due := p.Memory.untilFullPass(p.Namespace.UID, p.FullPass, p.Now)
-		p.isFull = due == 0
+		p.isFullPass = due == 0
 		p.retry(due)
 		return
 	}
@@ -97,7 +97,7 @@ func (p *Plan) addTemplate(s *TemplateSnapshot) {
 	}
 	added.removal = &removal{NamespaceTemplate: tmpl, confirmation: none}
 	for _, observed := range s.Objects {
-		added.objects = append(added.objects, p.decide(len(p.templates)-1, observed))
+		added.objects = append(added.objects, p.planObject(len(p.templates)-1, observed))
 	}
 }
 
@@ -121,9 +121,9 @@ func (p *Plan) keep(index int) {
 	p.count += len(recorded.Objects)
 }
 
-// decide decides what is done with an object. One that another template contains has an error, which is reported on
+// planObject decides what is done with an object. One that another template contains has an error, which is reported on
 // both. The first by name is applied.
-func (p *Plan) decide(index int, observed ObjectSnapshot) object {
+func (p *Plan) planObject(index int, observed ObjectSnapshot) object {
 	o, key, selected := object{ObjectSnapshot: observed, write: none, wait: none}, observed.Key(), &p.templates[index]
 	if winner, isClaimed := p.claims[key]; isClaimed {
 		describe := func(with string) error {
@@ -210,10 +210,11 @@ func (p *Plan) checkMetadata(tmpl *v1alpha1.NamespaceTemplate, o *object) error 
 		return template.Problemf(v1alpha1.ReasonInvalidParameter,
 			"the parameters make the value of %s %q invalid: %s", kind, name, strings.Join(problems, "; "))
 	}
-	delay, count := p.Memory.Rounds.next(o.Key(), tmpl.Spec.Sync.ConflictPolicy, p.Now)
-	if p.retry(delay); delay > 0 {
+	o.restoration = p.Memory.Restorations.checkChanged(o.Key(), tmpl.Spec.Sync.ConflictPolicy, p.Now)
+	if p.retry(o.restoration.delay); o.restoration.delay > 0 {
 		return template.Problemf(v1alpha1.ReasonConflict,
-			"%s %q was set %d times, and then changed again by another client or template", kind, name, count)
+			"%s %q was set %d times, and then changed again by another client or template", kind, name,
+			o.restoration.count)
 	}
 	return nil
 }
@@ -226,13 +227,13 @@ func (p *Plan) writeObjects(t *templatePlan) {
 		if o.err != nil || o.IsMetadata() {
 			continue
 		}
-		mustCompare := p.isFull || p.Memory.mustCompare(o.recorded, p.Now)
+		mustCompare := p.isFullPass || p.Memory.mustCompare(o.recorded, p.Now)
 		if o.action == NoAction && !mustCompare {
 			continue
 		}
 		operation := p.operation(t.NamespaceTemplate, t.Choice)
 		operation.Object, operation.own, operation.action = o.ObjectSnapshot, o.own, o.action
-		operation.round = p.Memory.Rounds.check(o.Key(), o.own, t.Spec.Sync.ConflictPolicy, p.Now)
+		operation.restoration = p.Memory.Restorations.check(o.Key(), o.own, t.Spec.Sync.ConflictPolicy, p.Now)
 		operation.owner = t.Name
 		if o.own.Recorded == nil && o.own.Created == "" { // The object moves from another template.
 			operation.owner = p.State.Other(o.Key(), t.Name)

@@ -295,7 +295,7 @@ func TestAwaitSelection(t *testing.T) {
 		Annotation(v1alpha1.AnnotationSelectedTemplates, "a").Obj()
 	s.Templates = []v1alpha1.NamespaceTemplate{{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, {ObjectMeta: metav1.ObjectMeta{Name: "other"}}}
 	outcome, memory, _ := pass(s, Memory{}, nil)
-	g.Expect(outcome.Blocking()).To(HaveField("Reason", v1alpha1.ReasonNotSelected))
+	g.Expect(outcome.WaitsFor()).To(HaveField("Reason", v1alpha1.ReasonNotSelected))
 	g.Expect(outcome.Templates).To(ConsistOf(HaveField("IsInitializing", true)))
 	s.Now = start.Add(initialization.DeregistrationDelay)
 	outcome, _, _ = pass(s, memory, nil)
@@ -335,7 +335,7 @@ func TestUnconfirmed(t *testing.T) {
 			g.Expect(found.IsLocal()).To(BeTrue())
 		}
 		outcome, _, _ = pass(initializing(s), memory, answer)
-		g.Expect(outcome.Blocking()).NotTo(BeNil())
+		g.Expect(outcome.WaitsFor()).NotTo(BeNil())
 		g.Expect(outcome.HasFailed()).To(BeFalse())
 		_, next, _ = pass(s, memory, nil)
 		g.Expect(next.Unconfirmed).To(BeEmpty(), "then the time starts again")

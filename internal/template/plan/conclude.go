@@ -109,9 +109,9 @@ func (c *conclusion) concludeWrite(t *templatePlan, o *object) {
 		template.Put(&c.Memory.Created, o.Key(), result.Created)
 		o.own.Created = result.Created
 	}
-	if result.round.conflict != "" && result.Err != nil {
-		c.Memory.Rounds.setConflict(o.Key(), result.round.conflict)
-		c.retry(result.round.delay)
+	if result.restoration.conflict != "" && result.Err != nil {
+		c.Memory.Restorations.setConflict(o.Key(), result.restoration.conflict)
+		c.retry(result.restoration.delay)
 	}
 	if result.Err != nil {
 		c.fail(t, o, result.Err)
@@ -137,7 +137,7 @@ func (c *conclusion) concludeWrite(t *templatePlan, o *object) {
 func (c *conclusion) record(o *object, result Result) {
 	key, current := o.Key(), ObservedOf(&result.Applied.ObjectMeta)
 	if slices.Contains(result.Writes, ActionRestore) {
-		c.Memory.Rounds.record(key, current, result.round.isCounted, c.Now)
+		c.Memory.Restorations.record(key, current, result.restoration, c.Now)
 	}
 	o.recorded = &template.ObjectState{
 		Kind: key.Kind, Name: key.Name, UID: current.UID, Content: o.Content, Fields: current.Fields,
@@ -159,7 +159,7 @@ func (c *conclusion) concludeMetadata(t *templatePlan, o *object, result Result)
 	applied := &Observed{UID: c.Namespace.UID, NamespaceUID: c.Namespace.UID, Fields: o.Content}
 	if o.write != none {
 		c.outcome.Writes = append(c.outcome.Writes, Write{t.Name, o.action})
-		c.Memory.Rounds.record(key, applied, true, c.Now)
+		c.Memory.Restorations.record(key, applied, o.restoration, c.Now)
 		if own.Current == nil {
 			template.Put(&c.Memory.Created, key, applied.UID)
 			own.Created = applied.UID
@@ -213,20 +213,20 @@ func (c *conclusion) retryUnconfirmed(key template.ObjectKey) error {
 
 // concludeWait adds an object that a new Namespace waits for.
 func (c *conclusion) concludeWait(t *templatePlan, o *object) {
-	if o.err != nil || !c.mustAwait(t.NamespaceTemplate) {
+	if o.err != nil || !c.mustWaitUntilEffective(t.NamespaceTemplate) {
 		return
 	}
 	result, isExecuted := c.result(o.wait)
 	switch o.Key().Kind {
 	case Quotas.GroupKind():
 		if !o.own.Current.IsCounted {
-			c.await(t, o, notCounted(&o.ObjectSnapshot), result.isConfirmed)
+			c.waitFor(t, o, notCounted(&o.ObjectSnapshot), result.isConfirmed)
 		}
 	case RoleBindings:
 		switch {
 		case !isExecuted:
 		case result.Err != nil:
-			c.await(t, o, result.Err, result.isConfirmed)
+			c.waitFor(t, o, result.Err, result.isConfirmed)
 		default:
 			template.Put(&c.Memory.Granted, o.own.Current.UID, sets.Empty{})
 		}
@@ -276,7 +276,7 @@ func (c *conclusion) recordDeselected(r *removal) {
 // remember determines the memory, and the time until the next pass.
 func (c *conclusion) remember() {
 	if c.isInitializing {
-		c.awaitSelection()
+		c.waitForSelection()
 	}
 	m := &c.Memory
 	m.Absences, m.Failures, m.Unconfirmed = c.absent, c.failures, c.unconfirmed
@@ -287,7 +287,7 @@ func (c *conclusion) remember() {
 		}
 	}
 	c.outcome.Late = m.Late.Update(c.outcome.Namespace, late, c.Start)
-	if c.isFull {
+	if c.isFullPass {
 		m.FullPass = c.Now.Add(c.FullPass)
 		c.retry(c.FullPass)
 	}
@@ -297,10 +297,10 @@ func (c *conclusion) remember() {
 	c.outcome.RetryAfter = c.RetryAfter
 }
 
-// awaitSelection adds the templates to the outcome that have selected a new Namespace in the request that created it,
+// waitForSelection adds the templates to the outcome that have selected a new Namespace in the request that created it,
 // but do not select it now. If a label is absent only for a moment, the Namespace must not become initialized without a
 // template.
-func (c *conclusion) awaitSelection() {
+func (c *conclusion) waitForSelection() {
 	for i := range c.Templates {
 		tmpl := &c.Templates[i]
 		if tmpl.DeletionTimestamp != nil || !template.HasSelected(tmpl, c.outcome.Namespace) ||
@@ -312,7 +312,7 @@ func (c *conclusion) awaitSelection() {
 			Message: "the template does not select the namespace any more",
 		}}})
 	}
-	isBlocked := c.outcome.Blocking() != nil
+	isBlocked := c.outcome.WaitsFor() != nil
 	for i := range c.outcome.Templates {
 		c.outcome.Templates[i].IsInitializing = isBlocked
 	}

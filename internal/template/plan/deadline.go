@@ -45,8 +45,8 @@ func notCounted(quota *ObjectSnapshot) error {
 		"waiting until kube-controller-manager has counted ResourceQuota %q", quota.Manifest.GetName())
 }
 
-// mustAwait reports whether a Namespace waits until the objects of a template are effective.
-func (p *Plan) mustAwait(tmpl *v1alpha1.NamespaceTemplate) bool {
+// mustWaitUntilEffective reports whether a Namespace waits until the objects of a template are effective.
+func (p *Plan) mustWaitUntilEffective(tmpl *v1alpha1.NamespaceTemplate) bool {
 	return p.isInitializing && tmpl.Spec.Initialization.WaitPolicy != v1alpha1.WaitForApplied
 }
 
@@ -57,11 +57,11 @@ func (p *Plan) untilDeadline(tmpl *v1alpha1.NamespaceTemplate) (time.Duration, b
 	return initialization.RemainingSince(p.turnStart, timeout, p.Now), seconds != nil
 }
 
-// awaitObjects plans the operations that find whether the objects of a template are effective: whether the permissions
+// checkAllEffective plans the operations that find whether the objects of a template are effective: whether the permissions
 // of RoleBindings are granted and, when the deadline of the template has passed, whether the API server confirms that a
 // ResourceQuota is not counted.
-func (p *Plan) awaitObjects(t *templatePlan) {
-	if !p.mustAwait(t.NamespaceTemplate) {
+func (p *Plan) checkAllEffective(t *templatePlan) {
+	if !p.mustWaitUntilEffective(t.NamespaceTemplate) {
 		return
 	}
 	remaining, hasDeadline := p.untilDeadline(t.NamespaceTemplate)
@@ -91,9 +91,9 @@ func (p *Plan) awaitObjects(t *templatePlan) {
 	}
 }
 
-// await adds an object that is not effective to the outcome, as the error says. If the deadline has passed, the
+// waitFor adds an object that is not effective to the outcome, as the error says. If the deadline has passed, the
 // initialization fails if the API server has confirmed what the decision depends on.
-func (c *conclusion) await(t *templatePlan, o *object, err error, isConfirmed bool) {
+func (c *conclusion) waitFor(t *templatePlan, o *object, err error, isConfirmed bool) {
 	found := template.ToProblem(t.Name, o.Name, err)
 	delay := min(max(effectiveRetry, c.elapsed/2), maxEffectiveRetry)
 	remaining, hasDeadline := c.untilDeadline(t.NamespaceTemplate)

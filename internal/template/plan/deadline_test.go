@@ -123,7 +123,7 @@ func TestWaits(t *testing.T) {
 				g.Expect(memory.FirstPass).To(Equal(start.Add(-test.elapsed)))
 				g.Expect(outcome.Elapsed).To(Equal(test.elapsed))
 			}
-			g.Expect(outcome.Blocking() != nil).To(Equal(test.isWaiting))
+			g.Expect(outcome.WaitsFor() != nil).To(Equal(test.isWaiting))
 			turn := time.Time{}
 			if test.mustRecord {
 				turn = start.Add(-test.elapsed)
@@ -277,7 +277,7 @@ func TestExpire(t *testing.T) {
 			}})
 			outcome, memory, sent := pass(s, Memory{Failures: test.failures, FullPass: start.Add(time.Hour)}, test.answer)
 			g.Expect(sent).To(Equal(test.sent))
-			g.Expect(outcome.Blocking()).NotTo(BeNil(), "the namespace is not initialized without the object")
+			g.Expect(outcome.WaitsFor()).NotTo(BeNil(), "the namespace is not initialized without the object")
 			if !test.isInitialized {
 				g.Expect(outcome.RetryAfter).To(Equal(test.retry))
 			}

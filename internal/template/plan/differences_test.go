@@ -95,7 +95,7 @@ func TestReportDifference(t *testing.T) {
 	g.Expect(problems).To(HaveExactElements(And(HaveField("Reason", v1alpha1.ReasonFieldsDiffer),
 		HaveField("Message", ContainSubstring("a, b, c, d, e, and 1 more")))))
 	g.Expect(template.IsIncomplete(problems)).To(BeFalse())
-	g.Expect(Outcome{Templates: []TemplateOutcome{{Problems: problems}}}.Blocking()).To(BeNil())
+	g.Expect(Outcome{Templates: []TemplateOutcome{{Problems: problems}}}.WaitsFor()).To(BeNil())
 	c.Now = start.Add(compareInterval)
 	g.Expect(mustCompare()).To(BeTrue())
 	c.recordDifference(o, nil)

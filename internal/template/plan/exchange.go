@@ -158,12 +158,12 @@ func (o Operation) afterCompareLive(r Response) Operation {
 
 // restore writes an object again, unless other clients keep changing it.
 func (o Operation) restore() Operation {
-	o.action, o.Result.round = ActionRestore, o.round
+	o.action, o.Result.restoration = ActionRestore, o.restoration
 	switch current := o.own.Current; {
-	case o.round.delay == 0:
+	case o.restoration.delay == 0:
 		return o.write()
-	case o.round.conflict != "":
-		return o.conflict(o.round.conflict)
+	case o.restoration.conflict != "":
+		return o.conflict(o.restoration.conflict)
 	case current == nil || current.IsCrowded:
 		return o.afterDescribe(Response{})
 	}
@@ -178,11 +178,11 @@ func (o Operation) afterDescribe(r Response) Operation {
 		detail = denial.Message(r.Err, template.MaxFailureMessage/2)
 	}
 	return o.conflict(fmt.Sprintf("%s was restored %d times, and another client changes it again: %s",
-		describeObject(&o.Object), o.round.count, detail))
+		describeObject(&o.Object), o.restoration.count, detail))
 }
 
 func (o Operation) conflict(description string) Operation {
-	o.Result.round.conflict = description
+	o.Result.restoration.conflict = description
 	return o.done(template.Problemf(v1alpha1.ReasonConflict, "%s", description))
 }
 
@@ -210,7 +210,7 @@ func (o Operation) afterFind(r Response) Operation {
 	if r.Metadata != nil {
 		current = ObservedOf(&r.Metadata.ObjectMeta)
 	}
-	mustReset, err := o.own.CheckExisting(&o.Object, current, o.action, o.Template.Spec.Sync.AdoptionPolicy)
+	mustReset, err := o.own.CheckAdoption(&o.Object, current, o.action, o.Template.Spec.Sync.AdoptionPolicy)
 	switch {
 	case err != nil:
 		return o.done(err)

@@ -18,7 +18,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/framework/wrappers"
 )
 
-func TestCheckExisting(t *testing.T) {
+func TestCheckAdoption(t *testing.T) {
 	const never, equal, always = v1alpha1.AdoptNever, v1alpha1.AdoptIfEqual, v1alpha1.AdoptAlways
 	other, crowded := &Observed{UID: "other"}, &Observed{UID: "other", IsCrowded: true}
 	tests := map[string]struct {
@@ -51,7 +51,7 @@ func TestCheckExisting(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			g.Expect(test.own.mustFind(test.decided, test.adopt)).To(Equal(test.mustFind))
-			mustReset, err := test.own.CheckExisting(wantConfigMap("config", ""), test.found, test.decided, test.adopt)
+			mustReset, err := test.own.CheckAdoption(wantConfigMap("config", ""), test.found, test.decided, test.adopt)
 			g.Expect(mustReset).To(Equal(test.mustReset))
 			g.Expect(reasonOf(err)).To(Equal(test.reason))
 		})

@@ -38,12 +38,12 @@ type exchange struct {
 	adopt    v1alpha1.AdoptionPolicy
 	conflict v1alpha1.ConflictPolicy
 	// recorded is what the Namespace records; the template if it is empty.
-	recorded *template.ObjectState
-	owner    string
-	current  *Observed
-	created  bool
-	rounds   rounds
-	isNew    bool
+	recorded     *template.ObjectState
+	owner        string
+	current      *Observed
+	created      bool
+	restorations restorations
+	isNew        bool
 	// responses are the recorded responses by step; the default for others.
 	responses map[step]Response
 	sent      []string
@@ -107,8 +107,8 @@ func TestExchanges(t *testing.T) {
 		}
 		return all
 	}
-	repeated := rounds{template.KeyOf(object): {count: maxRounds, last: start}}
-	described := rounds{template.KeyOf(object): {count: maxRounds, last: start, conflict: "rival"}}
+	repeated := restorations{template.KeyOf(object): {count: maxRestorations, last: start}}
+	described := restorations{template.KeyOf(object): {count: maxRestorations, last: start, conflict: "rival"}}
 	create, update, restore := []Action{ActionCreate}, []Action{ActionUpdate}, []Action{ActionRestore}
 	tests := map[string]exchange{
 		// Creation and adoption.
@@ -147,12 +147,12 @@ func TestExchanges(t *testing.T) {
 		"shared, the preview fails":  {recorded: &recorded, current: shared, responses: map[step]Response{find: found(withSharedFields), previewClaims: {Err: failed}}, sent: []string{findOne, preview}, reason: v1alpha1.ReasonApplyFailed},
 		"shared in the cache only":   {recorded: &recorded, current: shared, responses: map[step]Response{find: {}}, sent: []string{findOne, forced}, writes: update},
 		// Conflicts.
-		"again and again":                     {recorded: same(recorded), current: changed, rounds: repeated, responses: map[step]Response{describe: {Err: applyConflict}}, sent: []string{"Apply one dry"}, reason: v1alpha1.ReasonConflict},
-		"again and again, described":          {recorded: same(recorded), current: changed, rounds: described, reason: v1alpha1.ReasonConflict},
-		"deleted again and again":             {recorded: same(recorded), rounds: repeated, reason: v1alpha1.ReasonConflict},
-		"crowded again and again":             {recorded: same(recorded), current: with(func(o *Observed) { o.Fields, o.IsCrowded = "x", true }), rounds: repeated, reason: v1alpha1.ReasonConflict},
-		"again, and the operator may restore": {recorded: same(recorded), current: changed, rounds: rounds{template.KeyOf(object): {count: 1, last: start}}, responses: map[step]Response{apply: appliedAs(false)}, sent: []string{forced}, writes: restore},
-		"an unrecorded restoration":           {recorded: same(recorded), current: changed, rounds: rounds{template.KeyOf(object): {count: maxRounds, last: start, uid: objectUID, fields: "x"}}, responses: map[step]Response{apply: appliedAs(false)}, sent: []string{forced}, writes: restore},
+		"again and again":                     {recorded: same(recorded), current: changed, restorations: repeated, responses: map[step]Response{describe: {Err: applyConflict}}, sent: []string{"Apply one dry"}, reason: v1alpha1.ReasonConflict},
+		"again and again, described":          {recorded: same(recorded), current: changed, restorations: described, reason: v1alpha1.ReasonConflict},
+		"deleted again and again":             {recorded: same(recorded), restorations: repeated, reason: v1alpha1.ReasonConflict},
+		"crowded again and again":             {recorded: same(recorded), current: with(func(o *Observed) { o.Fields, o.IsCrowded = "x", true }), restorations: repeated, reason: v1alpha1.ReasonConflict},
+		"again, and the operator may restore": {recorded: same(recorded), current: changed, restorations: restorations{template.KeyOf(object): {count: 1, last: start}}, responses: map[step]Response{apply: appliedAs(false)}, sent: []string{forced}, writes: restore},
+		"an unrecorded restoration":           {recorded: same(recorded), current: changed, restorations: restorations{template.KeyOf(object): {count: maxRestorations, last: start, uid: objectUID, fields: "x"}}, responses: map[step]Response{apply: appliedAs(false)}, sent: []string{forced}, writes: restore},
 		// Replacement.
 		"an immutable field":                        {recorded: &recorded, current: own, responses: invalidOnce(nil), sent: replaced, writes: []Action{ActionDelete, ActionUpdate}},
 		"an immutable field of an adopted object":   {recorded: &adopted, current: own, responses: invalidOnce(nil), sent: replaced[:2], reason: v1alpha1.ReasonFieldImmutable},
@@ -202,7 +202,7 @@ func TestExchanges(t *testing.T) {
 			s = s.with(applied{name: "a", revision: "b", objects: []ObjectSnapshot{wanted}, change: func(t *v1alpha1.NamespaceTemplate) {
 				t.Spec.Sync.AdoptionPolicy, t.Spec.Sync.ConflictPolicy = test.adopt, test.conflict
 			}})
-			memory := Memory{Rounds: test.rounds, FullPass: start.Add(24 * time.Hour)}
+			memory := Memory{Restorations: test.restorations, FullPass: start.Add(24 * time.Hour)}
 			if test.created {
 				template.Put(&memory.Created, wanted.Key(), objectUID)
 			}
@@ -240,8 +240,8 @@ func TestExchanges(t *testing.T) {
 			default:
 				g.Expect(reasons).To(Equal([]string{test.reason}))
 			}
-			if test.rounds != nil && test.reason == v1alpha1.ReasonConflict {
-				g.Expect(memory.Rounds[wanted.Key()].conflict).NotTo(BeEmpty())
+			if test.restorations != nil && test.reason == v1alpha1.ReasonConflict {
+				g.Expect(memory.Restorations[wanted.Key()].conflict).NotTo(BeEmpty())
 				g.Expect(outcome.RetryAfter).To(Equal(reportInterval))
 			}
 		})

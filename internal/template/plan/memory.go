@@ -28,10 +28,10 @@ type Memory struct {
 	// them meanwhile cannot be proven, also not if the intention had been recorded before.
 	Created map[template.ObjectKey]types.UID
 	// Granted has the UIDs of the RoleBindings that are effective in a new Namespace.
-	Granted  sets.Set[types.UID]
-	Rounds   rounds
-	Absences Absences
-	Failures failures
+	Granted      sets.Set[types.UID]
+	Restorations restorations
+	Absences     Absences
+	Failures     failures
 	// Differences has the objects that differ from their templates although they were applied.
 	Differences map[template.ObjectKey]difference
 	// Unconfirmed has since when each attempt to write or delete an object has met a concurrent change.
@@ -65,7 +65,7 @@ type lateSelection struct {
 
 // clone returns a copy. Memory is a value: what one pass remembers does not change that of another one.
 func (m Memory) clone() Memory {
-	m.Created, m.Granted, m.Rounds = maps.Clone(m.Created), maps.Clone(m.Granted), maps.Clone(m.Rounds)
+	m.Created, m.Granted, m.Restorations = maps.Clone(m.Created), maps.Clone(m.Granted), maps.Clone(m.Restorations)
 	m.Absences, m.Failures = maps.Clone(m.Absences), maps.Clone(m.Failures)
 	m.Differences, m.Unconfirmed = maps.Clone(m.Differences), maps.Clone(m.Unconfirmed)
 	return m

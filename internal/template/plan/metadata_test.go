@@ -60,7 +60,7 @@ func TestMetadata(t *testing.T) {
 		"adopted, another value in the template": {current: "b", recorded: recordedLabel("b", true), sent: []string{versioned}, writes: []Action{ActionUpdate}, isAdopted: true},
 		"changed by another client":              {current: "b", recorded: recordedLabel("a", false), sent: []string{versioned}, writes: []Action{ActionRestore}},
 		"removed by another client":              {current: "-", recorded: recordedLabel("a", false), sent: []string{versioned}, writes: []Action{ActionRestore}},
-		"changed again and again":                {current: "b", recorded: recordedLabel("a", false), restored: maxRounds, problem: v1alpha1.ReasonConflict},
+		"changed again and again":                {current: "b", recorded: recordedLabel("a", false), restored: maxRestorations, problem: v1alpha1.ReasonConflict},
 		"forbidden":                              {current: "-", answer: failing(SetMetadata, "", apierrors.NewForbidden(schema.GroupResource{}, "ns", errors.New("x"))), sent: []string{versioned}, problem: v1alpha1.ReasonForbidden},
 		"the namespace has changed":              {current: "-", answer: failing(SetMetadata, "", conflict), sent: []string{versioned}, unconfirmed: true},
 	}
@@ -89,7 +89,7 @@ func TestMetadata(t *testing.T) {
 			s.Namespace = namespace.Obj()
 			memory := Memory{FullPass: start.Add(time.Hour)}
 			for range test.restored {
-				memory.Rounds.record(label.Key(), &Observed{}, true, start)
+				memory.Restorations.record(label.Key(), &Observed{}, restorationCheck{isCounted: true, count: memory.Restorations[label.Key()].count}, start)
 			}
 			outcome, memory, sent := pass(s, memory, test.answer)
 			g.Expect(sent).To(Equal(test.sent))
@@ -109,8 +109,8 @@ func TestMetadata(t *testing.T) {
 			}
 			g.Expect(outcome.State["team"].Objects).To(HaveExactElements(*recordedLabel(wanted, test.isAdopted)))
 			g.Expect(outcome.State["team"].Revision).To(Equal("b"))
-			_, rounds := memory.Rounds.next(label.Key(), v1alpha1.ConflictReport, start)
-			g.Expect(rounds).To(Equal(map[bool]int{true: 1}[len(test.sent) > 0]))
+			restorations := memory.Restorations.checkChanged(label.Key(), v1alpha1.ConflictReport, start).count
+			g.Expect(restorations).To(Equal(map[bool]int{true: 1}[len(test.sent) > 0]))
 			g.Expect(outcome.Namespace.Labels).To(HaveKeyWithValue("zone", wanted), "it is the Namespace after the change")
 			if len(test.sent) > 0 {
 				g.Expect(outcome.Namespace.ResourceVersion).To(Equal("9"))

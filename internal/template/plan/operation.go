@@ -36,12 +36,12 @@ type Operation struct {
 
 	// step is the step of the exchange in which the request is sent.
 	step step
-	// own and action are why the object is applied, and round is whether another client prevents it. Before the object is
+	// own and action are why the object is applied, and restoration is whether another client prevents it. Before the object is
 	// replaced or deleted, it must have the mark of the template owner.
-	own    Ownership
-	action Action
-	round  roundCheck
-	owner  string
+	own         Ownership
+	action      Action
+	restoration restorationCheck
+	owner       string
 	// removed is the record of the object that is deleted; nil if an object is applied.
 	removed *template.ObjectState
 	// mustConfirmWait is true if the initialization fails when the object is not effective.
@@ -79,8 +79,8 @@ type Result struct {
 	// Namespace is the Namespace after the operation has changed its metadata; nil if it has not.
 	Namespace *metav1.PartialObjectMetadata
 
-	// round is what has prevented that the object was restored, with the description of the conflict.
-	round roundCheck
+	// restoration is what has prevented that the object was restored, with the description of the conflict.
+	restoration restorationCheck
 	// isConfirmed is true if the API server has confirmed that the object is not effective.
 	isConfirmed bool
 }

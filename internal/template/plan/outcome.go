@@ -79,8 +79,8 @@ func (r Outcome) HasFailed() bool {
 	})
 }
 
-// Blocking returns the first problem that prevents the initialization of a new Namespace from completing, or nil.
-func (r Outcome) Blocking() *template.Problem {
+// WaitsFor returns the first problem that prevents the initialization of a new Namespace from completing, or nil.
+func (r Outcome) WaitsFor() *template.Problem {
 	for _, result := range r.Templates {
 		for _, found := range slices.Concat(result.Problems, result.Waiting) {
 			if !found.LeavesObject() {

@@ -114,9 +114,9 @@ func (o Ownership) mustFind(decided Action, adopt v1alpha1.AdoptionPolicy) bool 
 	return !o.IsInitializing || decided == ActionCreate && adopt == v1alpha1.AdoptNever
 }
 
-// CheckExisting returns a problem if an existing object must not be adopted, and whether its managedFields must be
+// CheckAdoption returns a problem if an existing object must not be adopted, and whether its managedFields must be
 // removed before it is overridden. The object is nil if there is none.
-func (o Ownership) CheckExisting(
+func (o Ownership) CheckAdoption(
 	wanted *ObjectSnapshot, found *Observed, decided Action, adopt v1alpha1.AdoptionPolicy,
 ) (mustReset bool, err error) {
 	isNew := decided == ActionCreate

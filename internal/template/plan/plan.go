@@ -26,8 +26,8 @@ type Plan struct {
 	RetryAfter time.Duration
 
 	isInitializing bool
-	// isFull is true in a full pass.
-	isFull bool
+	// isFullPass is true in a full pass.
+	isFullPass bool
 	// elapsed is the time since the first pass over a new Namespace.
 	elapsed time.Duration
 	// turnStart is the start of the turn of the initializer. It is set only if a template has a deadline. The Namespace
@@ -102,6 +102,8 @@ type object struct {
 	recorded *template.ObjectState
 	own      Ownership
 	action   Action
+	// restoration is what prevents that a label or annotation is set again.
+	restoration restorationCheck
 	// err is why the object is not applied.
 	err error
 	// write and wait are the indexes of the operations that write the object and that find whether it is effective.

@@ -48,25 +48,31 @@ type Progress struct {
 func (r *Rollout) Advance(last Rollout, progress Progress, now time.Time) {
 	r.IsCanaryPhase = progress.Canaries > 0
 	if r.Settings.MinReadySeconds > 0 {
-		if last.Latest != r.Latest {
-			last = Rollout{}
-		}
-		switch {
-		case last.FailingCanaries > 0:
-		case !last.CanariesUpdated.IsZero():
-			// A canary that is added later does not extend the time: users who create Namespaces could stop the rollout.
-			r.CanariesUpdated = last.CanariesUpdated
-		case !r.IsCanaryPhase:
-			// The status has no fractions of seconds, and a restart must not shorten the time.
-			r.CanariesUpdated = metav1.NewTime(now.Add(time.Second - 1).Truncate(time.Second))
-		}
-		// Also if all Namespaces are canaries, new ones do not get the revision while the rollout is paused.
-		r.IsCanaryPhase = r.IsCanaryPhase || r.CanariesUpdated.IsZero() || !r.CanaryWaitEnd(now).IsZero() ||
-			!progress.IsComplete || r.Settings.Paused
+		r.waitAfterCanaries(last, progress, now)
 	}
 	if r.Current == "" || progress.Outdated == 0 && !r.IsCanaryPhase {
 		r.Current, r.IsCanaryPhase, r.CanariesUpdated = r.Latest, false, metav1.Time{}
 	}
+}
+
+// waitAfterCanaries extends the phase of the canaries until they have contained the latest revision for
+// Settings.MinReadySeconds. A failure in a canary starts the time again.
+func (r *Rollout) waitAfterCanaries(last Rollout, progress Progress, now time.Time) {
+	if last.Latest != r.Latest {
+		last = Rollout{}
+	}
+	switch {
+	case last.FailingCanaries > 0:
+	case !last.CanariesUpdated.IsZero():
+		// A canary that is added later does not extend the time: users who create Namespaces could stop the rollout.
+		r.CanariesUpdated = last.CanariesUpdated
+	case !r.IsCanaryPhase:
+		// The status has no fractions of seconds, and a restart must not shorten the time.
+		r.CanariesUpdated = metav1.NewTime(now.Add(time.Second - 1).Truncate(time.Second))
+	}
+	// Also if all Namespaces are canaries, new ones do not get the revision while the rollout is paused.
+	r.IsCanaryPhase = r.IsCanaryPhase || r.CanariesUpdated.IsZero() || !r.CanaryWaitEnd(now).IsZero() ||
+		!progress.IsComplete || r.Settings.Paused
 }
 
 // CanaryWaitEnd returns when Settings.MinReadySeconds will have passed; zero if the time does not count, or has passed.
@@ -97,9 +103,9 @@ func (r Rollout) FailsInCanary(last TemplateOutcome) bool {
 	})
 }
 
-// IsBlocked reports whether a Namespace prevents itself that it gets the latest revision. It does not count for the
-// rollout.
-func (r Rollout) IsBlocked(last TemplateOutcome) bool { return r.isIncomplete(last) && !r.Fails(last) }
+// Ignores reports whether a rollout does not wait for a Namespace, because the Namespace itself prevents that it gets the
+// latest revision.
+func (r Rollout) Ignores(last TemplateOutcome) bool { return r.isIncomplete(last) && !r.Fails(last) }
 
 func (r Rollout) isIncomplete(last TemplateOutcome) bool {
 	return r.Latest != "" && last.Revision == r.Latest && template.IsIncomplete(last.Problems)

@@ -44,11 +44,11 @@ func TestRolloutFails(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g, rollout := NewWithT(t), Rollout{Latest: "b", Current: "a", Settings: v1alpha1.TemplateRollout{Paused: true}}
 			g.Expect(rollout.Fails(test.outcome)).To(Equal(test.fails))
-			g.Expect(rollout.IsBlocked(test.outcome)).To(Equal(test.blocked))
+			g.Expect(rollout.Ignores(test.outcome)).To(Equal(test.blocked))
 			revision, _ := rollout.Revision(template.Entry{Revision: "a"}, test.outcome, false, false)
 			g.Expect(revision).To(Equal(map[bool]string{true: "b", false: "a"}[test.fails || test.blocked]))
 			rollout.Latest = "c"
-			g.Expect(rollout.Fails(test.outcome) || rollout.IsBlocked(test.outcome)).To(BeFalse())
+			g.Expect(rollout.Fails(test.outcome) || rollout.Ignores(test.outcome)).To(BeFalse())
 		})
 	}
 }

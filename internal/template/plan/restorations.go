@@ -13,21 +13,21 @@ import (
 )
 
 const (
-	// maxRounds is how often an object is restored without a delay.
-	maxRounds = 3
-	// roundWindow is the time after a restoration in which a change counts as another round.
-	roundWindow = 30 * time.Second
+	// maxRestorations is how often an object is restored without a delay.
+	maxRestorations = 3
+	// restorationWindow is the time after a restoration in which a change by another client counts.
+	restorationWindow = 30 * time.Second
 	// reportInterval is how long a conflict is only reported.
 	reportInterval = 10 * time.Minute
-	// firstForceDelay doubles with each round, up to reportInterval.
+	// firstForceDelay is the first delay with conflictPolicy Force. It doubles up to reportInterval.
 	firstForceDelay = 10 * time.Second
 )
 
-// rounds has the objects of a Namespace that another client changes again and again. The counts are lost when the
+// restorations has the objects of a Namespace that another client changes again and again. The counts are lost when the
 // operator restarts.
-type rounds map[template.ObjectKey]round
+type restorations map[template.ObjectKey]restoration
 
-type round struct {
+type restoration struct {
 	// count is how often the operator has restored the object, and last when it has done so last.
 	count int
 	last  time.Time
@@ -38,8 +38,8 @@ type round struct {
 	conflict string
 }
 
-// roundCheck is what prevents that an object is restored now.
-type roundCheck struct {
+// restorationCheck is what prevents that an object is restored now.
+type restorationCheck struct {
 	// isCounted is true if another client has changed the object.
 	isCounted bool
 	// delay is the time until the object may be restored, count how often it was restored without a pause, and conflict
@@ -50,57 +50,56 @@ type roundCheck struct {
 }
 
 // check returns what prevents that an object is restored.
-func (r rounds) check(
+func (r restorations) check(
 	key template.ObjectKey, own Ownership, policy v1alpha1.ConflictPolicy, now time.Time,
-) roundCheck {
+) restorationCheck {
 	if r.isUnrecorded(key, own.Recorded, own.Current) {
-		return roundCheck{}
+		return restorationCheck{}
 	}
-	delay, count := r.next(key, policy, now)
-	return roundCheck{isCounted: true, delay: delay, count: count, conflict: r[key].conflict}
+	return r.checkChanged(key, policy, now)
 }
 
-// next returns how long to wait before the object may be restored, and how often it was restored without a pause.
-func (r rounds) next(key template.ObjectKey, policy v1alpha1.ConflictPolicy, now time.Time) (time.Duration, int) {
-	current, ok := r[key]
-	if !ok {
-		return 0, 0
-	}
-	delay := time.Duration(0)
-	if current.count >= maxRounds {
+// checkChanged returns what prevents that an object is restored that another client has changed. After a pause, its
+// restorations count from 0 again.
+func (r restorations) checkChanged(
+	key template.ObjectKey, policy v1alpha1.ConflictPolicy, now time.Time,
+) restorationCheck {
+	current, delay := r[key], time.Duration(0)
+	if current.count >= maxRestorations {
 		delay = reportInterval
 		if policy == v1alpha1.ConflictForce {
-			delay = min(firstForceDelay<<min(current.count-maxRounds, 10), reportInterval)
+			delay = min(firstForceDelay<<min(current.count-maxRestorations, 10), reportInterval)
 		}
 	}
 	elapsed := now.Sub(current.last)
-	if elapsed > delay+roundWindow || delay == reportInterval && elapsed >= delay {
-		delete(r, key)
-		return 0, 0
+	if elapsed > delay+restorationWindow || delay == reportInterval && elapsed >= delay {
+		return restorationCheck{isCounted: true}
 	}
-	return max(delay-elapsed, 0), current.count
+	return restorationCheck{
+		isCounted: true, delay: max(delay-elapsed, 0), count: current.count, conflict: current.conflict,
+	}
 }
 
 // isUnrecorded reports whether an object differs from its record only because the Namespace does not record its
 // last restoration. Then no other client has changed the object.
-func (r rounds) isUnrecorded(key template.ObjectKey, recorded *template.ObjectState, object *Observed) bool {
+func (r restorations) isUnrecorded(key template.ObjectKey, recorded *template.ObjectState, object *Observed) bool {
 	last, ok := r[key]
 	return ok && object != nil && object.UID == last.uid && object.Fields == last.fields &&
 		(recorded == nil || recorded.UID != last.uid || recorded.Fields != last.fields)
 }
 
 // record stores a restoration, and counts it if another client had changed the object.
-func (r *rounds) record(key template.ObjectKey, restored *Observed, wasChanged bool, now time.Time) {
+func (r *restorations) record(key template.ObjectKey, restored *Observed, check restorationCheck, now time.Time) {
 	current := (*r)[key]
 	current.uid, current.fields = restored.UID, restored.Fields
-	if wasChanged {
-		current.count, current.last, current.conflict = current.count+1, now, ""
+	if check.isCounted {
+		current.count, current.last, current.conflict = check.count+1, now, ""
 	}
 	template.Put(r, key, current)
 }
 
 // setConflict stores the description of a conflict until the object is restored again.
-func (r rounds) setConflict(key template.ObjectKey, conflict string) {
+func (r restorations) setConflict(key template.ObjectKey, conflict string) {
 	known := r[key]
 	known.conflict = conflict
 	r[key] = known
