@@ -68,7 +68,7 @@ func (e *fakeEngine) Observe(
 	tmpl := &v1alpha1.NamespaceTemplate{ObjectMeta: metav1.ObjectMeta{Name: "team", UID: "team-uid"}}
 	tmpl.Spec.Initialization.EffectiveTimeoutSeconds = e.deadline
 	return plan.Snapshot{
-		Namespace: namespace, State: state, Now: now, Start: now, FullPass: time.Hour, Refusal: e.refusal,
+		Namespace: namespace, State: state, Now: now, Start: now, FullPassInterval: time.Hour, Refusal: e.refusal,
 		Applicable: []plan.TemplateSnapshot{{
 			Template: tmpl, Choice: plan.Choice{Revision: e.revision}, Latest: e.revision, Objects: e.objects,
 		}},
@@ -192,7 +192,7 @@ func TestTemplatedNamespaceReconcile(t *testing.T) {
 				if test.isStale {
 					reconciler.Writes.SetState(current, stateWith("b"), "8")
 				}
-				memory := plan.Memory{FullPass: now.Add(time.Hour)}
+				memory := plan.Memory{NextFullPass: now.Add(time.Hour)}
 				_, isFree := reconciler.memories.begin(current)
 				g.Expect(isFree).To(BeTrue())
 				if !test.isBusy {

@@ -78,7 +78,7 @@ func setupTemplates(
 			}),
 			Client: mgr.GetClient(), SystemNamespace: options.SystemNamespace,
 		},
-		ServiceAccounts: system, SystemNamespace: options.SystemNamespace, FullPass: options.TemplateFullPass,
+		ServiceAccounts: system, SystemNamespace: options.SystemNamespace, FullPassInterval: options.TemplateFullPass,
 		Clock: options.Clock,
 	}
 	writer := &execute.Writer{

@@ -165,7 +165,7 @@ func (c *comparer) newObserver() *observe.Observer {
 	})
 	return &observe.Observer{
 		Programs: &observe.Programs{}, Rollouts: rollouts, Writes: &observe.Writes{}, Limits: &observe.Limits{},
-		ServiceAccounts: anyAccount{}, ObjectOf: c.objectOf, FullPass: time.Hour, Clock: now,
+		ServiceAccounts: anyAccount{}, ObjectOf: c.objectOf, FullPassInterval: time.Hour, Clock: now,
 	}
 }
 

@@ -42,9 +42,9 @@ type Observer struct {
 	// ServiceAccounts reads the ServiceAccounts in the system namespace.
 	ServiceAccounts client.Reader
 	SystemNamespace string
-	// FullPass is the time between two full passes over a Namespace.
-	FullPass time.Duration
-	Clock    clock.PassiveClock
+	// FullPassInterval is the time between two full passes over a Namespace.
+	FullPassInterval time.Duration
+	Clock            clock.PassiveClock
 
 	start sync.Once
 	// started is when the first observation began.
@@ -62,7 +62,8 @@ func (o *Observer) Observe(
 		return plan.Snapshot{}, err
 	}
 	snapshot := plan.Snapshot{
-		Namespace: namespace, State: state, Templates: templates, Now: o.Clock.Now(), Start: o.started, FullPass: o.FullPass,
+		Namespace: namespace, State: state, Templates: templates, Now: o.Clock.Now(), Start: o.started,
+		FullPassInterval: o.FullPassInterval,
 	}
 	if template.AwaitsTemplates(namespace) {
 		if snapshot.Refusal, err = o.Limits.admit(ctx, namespace, templates); err != nil || snapshot.Refusal != nil {

@@ -269,8 +269,8 @@ func (r *Rollouts) reserve(known *progress, uid types.UID, limiter *rate.Limiter
 	return 0
 }
 
-// Ignores reports whether the rollout of a template does not wait for a Namespace, because the Namespace itself prevents
-// that it gets the latest revision, or is no longer selected.
+// Ignores reports whether the rollout of a template does not wait for a Namespace, because the Namespace itself
+// prevents that it gets the latest revision, or is no longer selected.
 func (r *Rollouts) Ignores(uid types.UID, namespace *corev1.Namespace) bool {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()

@@ -141,8 +141,8 @@ func (w *Writes) newest(namespace *corev1.Namespace, key template.ObjectKey, cac
 	return &last.Observed
 }
 
-// HasUnseen reports whether the cache does not contain all writes of the operator to the objects of a Namespace yet. If it
-// misses the creation and the deletion of an object, for example because its watch ends, no event follows.
+// HasUnseen reports whether the cache does not contain all writes of the operator to the objects of a Namespace yet. If
+// it misses the creation and the deletion of an object, for example because its watch ends, no event follows.
 func (w *Writes) HasUnseen(namespace *corev1.Namespace) bool {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()

@@ -23,7 +23,11 @@ func Compute(snapshot Snapshot, memory Memory) Plan {
 		Snapshot: snapshot, Memory: memory.clone(), isInitializing: template.AwaitsTemplates(snapshot.Namespace),
 		planned: map[string]Contents{}, claims: map[template.ObjectKey]int{}, changes: MetadataChanges{},
 	}
-	p.begin()
+	if p.isInitializing {
+		p.startTurn()
+	} else {
+		p.startFullPassIfDue()
+	}
 	if p.Refusal != nil {
 		return p
 	}
@@ -45,15 +49,9 @@ func Compute(snapshot Snapshot, memory Memory) Plan {
 	return p
 }
 
-// begin determines when the first pass over a new Namespace and, if a deadline of a template counts from it, the turn
-// of the initializer have started, and whether the pass over an initialized Namespace is a full one.
-func (p *Plan) begin() {
-	if !p.isInitializing {
-		due := p.Memory.untilFullPass(p.Namespace.UID, p.FullPass, p.Now)
-		p.isFullPass = due == 0
-		p.retry(due)
-		return
-	}
+// startTurn determines when the first pass over a new Namespace and, if a deadline of a template counts from it, the
+// turn of the initializer have started.
+func (p *Plan) startTurn() {
 	p.elapsed = elapsedSince(&p.Memory.FirstPass, p.Now)
 	if !slices.ContainsFunc(p.Applicable, func(s TemplateSnapshot) bool {
 		return s.Template.Spec.Initialization.EffectiveTimeoutSeconds != nil
@@ -64,6 +62,13 @@ func (p *Plan) begin() {
 	if p.isNewTurn = p.turnStart.IsZero(); p.isNewTurn { // The turn, or the first deadline, is new.
 		p.turnStart = p.Now.Add(-elapsedSince(&p.Memory.FirstTurn, p.Now))
 	}
+}
+
+// startFullPassIfDue determines whether the pass over an initialized Namespace is a full one.
+func (p *Plan) startFullPassIfDue() {
+	due := p.Memory.untilNextFullPass(p.Namespace.UID, p.FullPassInterval, p.Now)
+	p.isFullPass = due == 0
+	p.retry(due)
 }
 
 // addTemplate decides which objects of a template the Namespace contains.

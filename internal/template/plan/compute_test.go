@@ -272,7 +272,7 @@ func TestRemovals(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			s := snapshotOf(recorded).with(applied{name: "a", revision: "b", objects: objects("two")})
-			outcome, _, sent := pass(s, Memory{FullPass: start.Add(time.Hour)}, test.answer)
+			outcome, _, sent := pass(s, Memory{NextFullPass: start.Add(time.Hour)}, test.answer)
 			want := []string{"Find two", "Apply two"}
 			if name != "the template was not applied" {
 				want = append(want, "Confirm a")
@@ -321,7 +321,7 @@ func TestUnconfirmed(t *testing.T) {
 		}
 		return nil
 	}
-	g, memory := NewWithT(t), Memory{FullPass: start.Add(24 * time.Hour)}
+	g, memory := NewWithT(t), Memory{NextFullPass: start.Add(24 * time.Hour)}
 	for at, isProblem := range map[time.Duration]bool{0: false, unconfirmedTimeout - time.Second: false, unconfirmedTimeout: true} {
 		s := snapshotOf(recorded).with(applied{name: "a", revision: "b", objects: shared})
 		s.Now = start.Add(at)
@@ -446,15 +446,15 @@ func TestFullPass(t *testing.T) {
 			}
 			s := snapshotOf(template.State{"a": {Revision: "b", Objects: []template.ObjectState{state}}}).
 				with(applied{name: "a", revision: "b", objects: []ObjectSnapshot{test.object}})
-			memory := Memory{FullPass: start}
+			memory := Memory{NextFullPass: start}
 			if test.isNotDue {
-				memory.FullPass = start.Add(time.Minute)
+				memory.NextFullPass = start.Add(time.Minute)
 			}
 			outcome, memory, sent := pass(s, memory, test.answer)
 			g.Expect(sent).To(Equal(test.sent))
 			g.Expect(outcome.HasFailed()).To(Equal(test.failed))
 			if !test.isNotDue {
-				g.Expect(memory.FullPass).To(Equal(start.Add(time.Hour)))
+				g.Expect(memory.NextFullPass).To(Equal(start.Add(time.Hour)))
 				g.Expect(outcome.RetryAfter).To(BeNumerically(">", 0))
 			}
 		})
@@ -482,12 +482,12 @@ func TestFullPasses(t *testing.T) {
 	g := NewWithT(t)
 	var m Memory
 	const interval = time.Hour
-	first := m.untilFullPass("uid", interval, start)
+	first := m.untilNextFullPass("uid", interval, start)
 	g.Expect(first).To(And(BeNumerically(">", 0), BeNumerically("<=", interval)))
-	g.Expect(m.untilFullPass("uid", interval, start.Add(first))).To(BeZero())
-	g.Expect(m.untilFullPass("uid", interval, start.Add(2*interval))).To(BeZero(), "a pass that failed is repeated")
-	m.FullPass = start.Add(interval)
-	g.Expect(m.untilFullPass("uid", interval, start.Add(time.Minute))).To(Equal(interval - time.Minute))
+	g.Expect(m.untilNextFullPass("uid", interval, start.Add(first))).To(BeZero())
+	g.Expect(m.untilNextFullPass("uid", interval, start.Add(2*interval))).To(BeZero(), "a pass that failed is repeated")
+	m.NextFullPass = start.Add(interval)
+	g.Expect(m.untilNextFullPass("uid", interval, start.Add(time.Minute))).To(Equal(interval - time.Minute))
 	offsets := map[time.Duration]bool{}
 	for i := range 100 {
 		offsets[spread(types.UID(strconv.Itoa(i)), interval).Truncate(interval/10)] = true

@@ -288,8 +288,8 @@ func (c *conclusion) remember() {
 	}
 	c.outcome.Late = m.Late.Update(c.outcome.Namespace, late, c.Start)
 	if c.isFullPass {
-		m.FullPass = c.Now.Add(c.FullPass)
-		c.retry(c.FullPass)
+		m.NextFullPass = c.Now.Add(c.FullPassInterval)
+		c.retry(c.FullPassInterval)
 	}
 	if !slices.ContainsFunc(c.outcome.Templates, TemplateOutcome.isUnsynced) {
 		m.UnsyncedSince = time.Time{}

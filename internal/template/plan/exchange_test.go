@@ -202,7 +202,7 @@ func TestExchanges(t *testing.T) {
 			s = s.with(applied{name: "a", revision: "b", objects: []ObjectSnapshot{wanted}, change: func(t *v1alpha1.NamespaceTemplate) {
 				t.Spec.Sync.AdoptionPolicy, t.Spec.Sync.ConflictPolicy = test.adopt, test.conflict
 			}})
-			memory := Memory{Restorations: test.restorations, FullPass: start.Add(24 * time.Hour)}
+			memory := Memory{Restorations: test.restorations, NextFullPass: start.Add(24 * time.Hour)}
 			if test.created {
 				template.Put(&memory.Created, wanted.Key(), objectUID)
 			}

@@ -21,8 +21,8 @@ type Memory struct {
 	// FirstPass is when a new Namespace was first processed, FirstTurn when it first had a deadline, and UnsyncedSince
 	// since when it waits for watches that have just started; zero if it is not.
 	FirstPass, FirstTurn, UnsyncedSince time.Time
-	// FullPass is when the next full pass is due. A full pass finds changes that the managedFields do not show.
-	FullPass time.Time
+	// NextFullPass is when the next full pass is due. A full pass finds changes that the managedFields do not show.
+	NextFullPass time.Time
 	// Created has the UIDs of the objects that the operator has created, as the status code of the response shows,
 	// until the Namespace records them. The objects of an earlier process count as adopted: whether a user has created
 	// them meanwhile cannot be proven, also not if the intention had been recorded before.
@@ -104,13 +104,13 @@ func (p *Plan) isAbsent(key absenceKey) bool {
 	return remaining == 0
 }
 
-// untilFullPass returns the time until the next full pass; 0 if it is due. The first full pass of a Namespace is at
+// untilNextFullPass returns the time until the next full pass; 0 if it is due. The first full pass of a Namespace is at
 // a time that depends on its UID, so that not all Namespaces are compared at the same time.
-func (m *Memory) untilFullPass(namespace types.UID, interval time.Duration, now time.Time) time.Duration {
-	if m.FullPass.IsZero() {
-		m.FullPass = now.Add(1 + spread(namespace, interval))
+func (m *Memory) untilNextFullPass(namespace types.UID, interval time.Duration, now time.Time) time.Duration {
+	if m.NextFullPass.IsZero() {
+		m.NextFullPass = now.Add(1 + spread(namespace, interval))
 	}
-	return max(m.FullPass.Sub(now), 0)
+	return max(m.NextFullPass.Sub(now), 0)
 }
 
 // spread returns a part of an interval that differs between Namespaces.

@@ -87,7 +87,7 @@ func TestMetadata(t *testing.T) {
 				t.Spec.Sync.AdoptionPolicy = test.adopt
 			}})
 			s.Namespace = namespace.Obj()
-			memory := Memory{FullPass: start.Add(time.Hour)}
+			memory := Memory{NextFullPass: start.Add(time.Hour)}
 			for range test.restored {
 				memory.Restorations.record(label.Key(), &Observed{}, restorationCheck{isCounted: true, count: memory.Restorations[label.Key()].count}, start)
 			}
@@ -167,7 +167,7 @@ func TestMetadataRemoval(t *testing.T) {
 			s := snapshotOf(template.State{"team": {Revision: "a", Objects: []template.ObjectState{*recordedLabel("a", false)}}}).
 				with(applied{name: "team", revision: "b"})
 			s.Namespace = namespace.Obj()
-			outcome, _, sent := pass(s, Memory{FullPass: start.Add(time.Hour)}, test.answer)
+			outcome, _, sent := pass(s, Memory{NextFullPass: start.Add(time.Hour)}, test.answer)
 			g.Expect(sent).To(Equal(test.sent))
 			g.Expect(outcome.Kept).To(HaveLen(test.kept))
 			g.Expect(outcome.State["team"].Objects).To(HaveLen(map[bool]int{true: 1}[test.remains]))

@@ -36,8 +36,8 @@ type Operation struct {
 
 	// step is the step of the exchange in which the request is sent.
 	step step
-	// own and action are why the object is applied, and restoration is whether another client prevents it. Before the object is
-	// replaced or deleted, it must have the mark of the template owner.
+	// own and action are why the object is applied, and restoration is whether another client prevents it. Before the
+	// object is replaced or deleted, it must have the mark of the template owner.
 	own         Ownership
 	action      Action
 	restoration restorationCheck

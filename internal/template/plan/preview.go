@@ -28,7 +28,7 @@ type Decision struct {
 // longer needs has been absent long enough to be deleted. The error is why it is unknown what the template contains.
 func Preview(s Snapshot, name string) (decisions []Decision, err error) {
 	recorded := s.State[name].Objects
-	memory := Memory{FullPass: s.Now.Add(time.Hour), Absences: Absences{absenceKey{template: name}: {}}}
+	memory := Memory{NextFullPass: s.Now.Add(time.Hour), Absences: Absences{absenceKey{template: name}: {}}}
 	for _, object := range recorded {
 		memory.Absences[absenceKey{template: name, object: object.Key()}] = time.Time{}
 	}

@@ -103,8 +103,8 @@ func (r Rollout) FailsInCanary(last TemplateOutcome) bool {
 	})
 }
 
-// Ignores reports whether a rollout does not wait for a Namespace, because the Namespace itself prevents that it gets the
-// latest revision.
+// Ignores reports whether a rollout does not wait for a Namespace, because the Namespace itself prevents that it gets
+// the latest revision.
 func (r Rollout) Ignores(last TemplateOutcome) bool { return r.isIncomplete(last) && !r.Fails(last) }
 
 func (r Rollout) isIncomplete(last TemplateOutcome) bool {

@@ -35,8 +35,8 @@ type Snapshot struct {
 	Refusal *metav1.Status
 	// Now is the time of the snapshot, and Start that of the first snapshot of the operator.
 	Now, Start time.Time
-	// FullPass is the time between two full passes.
-	FullPass time.Duration
+	// FullPassInterval is the time between two full passes.
+	FullPassInterval time.Duration
 }
 
 // TemplateSnapshot is what is known about a template that applies to a Namespace.

@@ -57,9 +57,9 @@ func (p *Plan) untilDeadline(tmpl *v1alpha1.NamespaceTemplate) (time.Duration, b
 	return initialization.RemainingSince(p.turnStart, timeout, p.Now), seconds != nil
 }
 
-// checkAllEffective plans the operations that find whether the objects of a template are effective: whether the permissions
-// of RoleBindings are granted and, when the deadline of the template has passed, whether the API server confirms that a
-// ResourceQuota is not counted.
+// checkAllEffective plans the operations that find whether the objects of a template are effective: whether the
+// permissions of RoleBindings are granted and, when the deadline of the template has passed, whether the API server
+// confirms that a ResourceQuota is not counted.
 func (p *Plan) checkAllEffective(t *templatePlan) {
 	if !p.mustWaitUntilEffective(t.NamespaceTemplate) {
 		return

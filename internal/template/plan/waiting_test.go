@@ -113,7 +113,7 @@ func TestWaits(t *testing.T) {
 				},
 			})
 			s.Namespace = namespace.Obj()
-			memory := Memory{FirstPass: start.Add(-test.elapsed), FirstTurn: start.Add(-test.elapsed), FullPass: start.Add(time.Hour)}
+			memory := Memory{FirstPass: start.Add(-test.elapsed), FirstTurn: start.Add(-test.elapsed), NextFullPass: start.Add(time.Hour)}
 			outcome, memory, sent := pass(s, memory, test.answer)
 			g.Expect(sent).To(Equal(test.sent))
 			g.Expect(outcome.Templates[0].Waiting).To(HaveLen(map[bool]int{true: 1}[test.isWaiting]))
@@ -275,7 +275,7 @@ func TestExpire(t *testing.T) {
 				t.Spec.Initialization.FailureTimeoutSeconds = int32(limit.Seconds())
 				t.Spec.Initialization.FailureTimeoutPolicy = cmp.Or(test.policy, v1alpha1.FailureTimeoutFail)
 			}})
-			outcome, memory, sent := pass(s, Memory{Failures: test.failures, FullPass: start.Add(time.Hour)}, test.answer)
+			outcome, memory, sent := pass(s, Memory{Failures: test.failures, NextFullPass: start.Add(time.Hour)}, test.answer)
 			g.Expect(sent).To(Equal(test.sent))
 			g.Expect(outcome.WaitsFor()).NotTo(BeNil(), "the namespace is not initialized without the object")
 			if !test.isInitialized {
