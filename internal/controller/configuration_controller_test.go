@@ -23,6 +23,7 @@ import (
 	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
 	"github.com/nslifecycle/nslifecycle/internal/initializerhealth"
+	"github.com/nslifecycle/nslifecycle/internal/servertime"
 	"github.com/nslifecycle/nslifecycle/test/framework/policytest"
 	"github.com/nslifecycle/nslifecycle/test/framework/wrappers"
 )
@@ -382,7 +383,7 @@ func newHealthChecker() *initializerhealth.Checker {
 	role, binding := authorizedInitializer()
 	return &initializerhealth.Checker{
 		Client: newFakeClient(interceptor.Funcs{}), Live: newFakeClient(interceptor.Funcs{}, role, binding),
-		Clock: clocktesting.NewFakePassiveClock(now),
+		ServerClock: servertime.NewClock(clocktesting.NewFakePassiveClock(now)),
 	}
 }
 
@@ -398,7 +399,7 @@ func TestConfigurationReconcileReportsHealth(t *testing.T) {
 	reconciler := &ConfigurationReconciler{
 		Clock:  clocktesting.NewFakePassiveClock(now),
 		Client: c, Live: c, SystemNamespace: systemNamespace, SourceNamespace: sourceNamespace, Recorder: recorder,
-		HealthChecker: &initializerhealth.Checker{Client: newFakeClient(interceptor.Funcs{}), Live: newFakeClient(interceptor.Funcs{}), Clock: passive},
+		HealthChecker: &initializerhealth.Checker{Client: newFakeClient(interceptor.Funcs{}), Live: newFakeClient(interceptor.Funcs{}), ServerClock: servertime.NewClock(passive)},
 	}
 	result, err := reconciler.Reconcile(t.Context(), requestFor(internalv1alpha1.EffectiveSetName))
 	g.Expect(err).NotTo(HaveOccurred())

@@ -33,6 +33,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/graceperiod"
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
 	"github.com/nslifecycle/nslifecycle/internal/metrics"
+	"github.com/nslifecycle/nslifecycle/internal/servertime"
 	"github.com/nslifecycle/nslifecycle/test/framework/wrappers"
 )
 
@@ -49,7 +50,7 @@ func (s *fakeServer) finalizationReconciler(recorder events.EventRecorder) *Fina
 	live, cached := s.reader(), s.client()
 	s.gracePeriods = &graceperiod.Source{
 		Config: graceperiod.GracePeriod{Fixed: ptr.To(time.Duration(0))}, Leases: cached, Live: live,
-		Clock: passive, ServerClock: passive,
+		Clock: passive, ServerClock: servertime.NewClock(passive),
 	}
 	return &FinalizationReconciler{
 		Client: cached, Live: live, Recorder: recorder, Clock: passive,

@@ -10,12 +10,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
 	"github.com/nslifecycle/nslifecycle/internal/metrics"
+	"github.com/nslifecycle/nslifecycle/internal/servertime"
 )
 
 // initializationTracker measures how long initializations take. It handles every watch event,
@@ -36,13 +36,13 @@ type trackedInitialization struct {
 }
 
 // handler returns an event handler that measures initializations. It enqueues no requests.
-func (t *initializationTracker) handler(passive clock.PassiveClock) handler.EventHandler {
+func (t *initializationTracker) handler(serverClock *servertime.Clock) handler.EventHandler {
 	return handlerFor(func(_ context.Context, object client.Object, isDeleted bool, _ requestQueue) {
 		namespace, ok := object.(*corev1.Namespace)
 		if !ok {
 			return
 		}
-		now := passive.Now()
+		now := serverClock.Now()
 		if outcome, start := t.record(namespace, isDeleted, now); outcome != "" {
 			metrics.InitializationDuration.WithLabelValues(outcome).Observe(metrics.Seconds(start, now))
 		}

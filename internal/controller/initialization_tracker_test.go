@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/nslifecycle/nslifecycle/internal/metrics"
+	"github.com/nslifecycle/nslifecycle/internal/servertime"
 	"github.com/nslifecycle/nslifecycle/test/framework/wrappers"
 )
 
@@ -21,7 +22,7 @@ import (
 func TestInitializationTrackerForgetsRecreatedNamespaces(t *testing.T) {
 	g := NewWithT(t)
 	var tracker initializationTracker
-	handler := tracker.handler(clocktesting.NewFakePassiveClock(now))
+	handler := tracker.handler(servertime.NewClock(clocktesting.NewFakePassiveClock(now)))
 	first := wrappers.MakeNamespace("x").UID("x-uid").Initializers("a").Obj()
 	second := wrappers.MakeNamespace("x").UID("another-uid").Initializers("a").Obj()
 	handler.Create(t.Context(), event.CreateEvent{Object: first}, nil)

@@ -11,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/flowcontrol"
-	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -22,6 +21,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
 	"github.com/nslifecycle/nslifecycle/internal/nsobject"
+	"github.com/nslifecycle/nslifecycle/internal/servertime"
 )
 
 // ProgressInterval is the default of NamespaceReconciler.ProgressInterval. It is short enough for users
@@ -46,9 +46,9 @@ func NewProgressLimiter() flowcontrol.PassiveRateLimiter {
 type NamespaceReconciler struct {
 	client.Client
 	// Live reads from the API server instead of a cache.
-	Live     client.Reader
-	Recorder events.EventRecorder
-	Clock    clock.PassiveClock
+	Live        client.Reader
+	Recorder    events.EventRecorder
+	ServerClock *servertime.Clock
 	// Exempt are the names of the Namespaces that are never deleted.
 	Exempt []string
 	// Workers is the number of Namespaces that are reconciled concurrently. The default is 1.
@@ -80,7 +80,7 @@ func (r *NamespaceReconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Named(namespaceControllerName).
 		// No GenerationChangedPredicate: a Namespace has no generation.
 		For(&corev1.Namespace{}, builder.WithPredicates(initializationChanged())).
-		Watches(&corev1.Namespace{}, r.tracker.handler(r.Clock)).
+		Watches(&corev1.Namespace{}, r.tracker.handler(r.ServerClock)).
 		Watches(&v1alpha1.NamespaceInitializerConfiguration{}, r.registry.handler(r.Client),
 			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WithOptions(controller.Options{
@@ -99,7 +99,7 @@ func (r *NamespaceReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 		return ctrl.Result{}, nil
 	}
 
-	registry, err := r.registry.update(ctx, r.Client, r.HasTemplates, &namespace, r.Clock.Now())
+	registry, err := r.registry.update(ctx, r.Client, r.HasTemplates, &namespace, r.ServerClock.Now())
 	if err != nil {
 		return ctrl.Result{}, err
 	}

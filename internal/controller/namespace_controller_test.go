@@ -23,6 +23,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
 	"github.com/nslifecycle/nslifecycle/internal/nsobject"
+	"github.com/nslifecycle/nslifecycle/internal/servertime"
 	"github.com/nslifecycle/nslifecycle/test/framework/wrappers"
 )
 
@@ -235,7 +236,7 @@ func TestNamespaceReconcileWritesProgressAtIntervals(t *testing.T) {
 	server := &fakeServer{cached: waitingFor("a.corp.com")}
 	clock := clocktesting.NewFakePassiveClock(now)
 	reconciler := server.namespaceReconciler(events.NewFakeRecorder(10))
-	reconciler.Clock, reconciler.ProgressInterval = clock, interval
+	reconciler.ServerClock, reconciler.ProgressInterval = servertime.NewClock(clock), interval
 	// reconcile returns the number of writes, and RequeueAfter.
 	reconcile := func(elapsed time.Duration, namespace *corev1.Namespace) (int, time.Duration) {
 		clock.SetTime(clock.Now().Add(elapsed))
@@ -307,7 +308,7 @@ func TestNamespaceReconcileDoesNotLimitSkips(t *testing.T) {
 	}
 	passive := clocktesting.NewFakePassiveClock(now)
 	reconciler := server.namespaceReconciler(events.NewFakeRecorder(10))
-	reconciler.Clock, reconciler.ProgressLimiter = passive, flowcontrol.NewFakeNeverRateLimiter()
+	reconciler.ServerClock, reconciler.ProgressLimiter = servertime.NewClock(passive), flowcontrol.NewFakeNeverRateLimiter()
 	_, err := reconciler.Reconcile(t.Context(), requestFor("x"))
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(server.writes).To(BeEmpty())
@@ -442,7 +443,7 @@ func withoutConditions(namespace *wrappers.NamespaceWrapper) *corev1.Namespace {
 
 func (s *fakeServer) namespaceReconciler(recorder events.EventRecorder) *NamespaceReconciler {
 	return &NamespaceReconciler{
-		Client: s.client(), Live: s.reader(), Recorder: recorder, Clock: clocktesting.NewFakePassiveClock(now),
+		Client: s.client(), Live: s.reader(), Recorder: recorder, ServerClock: servertime.NewClock(clocktesting.NewFakePassiveClock(now)),
 		Exempt: exempt,
 	}
 }

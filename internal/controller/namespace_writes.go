@@ -29,7 +29,7 @@ func (r *NamespaceReconciler) apply(
 	var decision initialization.Decision
 	var delay time.Duration
 	err := nsobject.RetryOnConflict(ctx, r.Live, cached, func(namespace *corev1.Namespace, resourceVersion string) error {
-		decision = initialization.Decide(namespace, registry, r.Exempt, r.Clock.Now())
+		decision = initialization.Decide(namespace, registry, r.Exempt, r.ServerClock.Now())
 		if decision.LabelRepair != nil {
 			return r.repairLabel(ctx, namespace, decision)
 		}
@@ -54,7 +54,7 @@ func (r *NamespaceReconciler) apply(
 
 // progressDelay returns how long to wait before the progress of a Namespace is written.
 func (r *NamespaceReconciler) progressDelay(uid types.UID) time.Duration {
-	delay := r.tracker.progressDelay(uid, r.Clock.Now(), r.ProgressInterval)
+	delay := r.tracker.progressDelay(uid, r.ServerClock.Now(), r.ProgressInterval)
 	if delay == 0 && r.ProgressLimiter != nil && !r.ProgressLimiter.TryAccept() {
 		return busyDelay
 	}
@@ -80,7 +80,7 @@ func (r *NamespaceReconciler) applyLive(
 	}
 	var decision initialization.Decision
 	err = nsobject.RetryOnConflict(ctx, r.Live, live, func(namespace *corev1.Namespace, resourceVersion string) error {
-		decision = initialization.Decide(namespace, registry, r.Exempt, r.Clock.Now())
+		decision = initialization.Decide(namespace, registry, r.Exempt, r.ServerClock.Now())
 		switch {
 		case decision.Skip != nil:
 			return r.skip(ctx, namespace, resourceVersion, decision.Skip)
@@ -137,7 +137,7 @@ func (r *NamespaceReconciler) writeReport(
 		return err
 	}
 	if decision.State.Phase == initialization.PhaseInitializing {
-		r.tracker.recordProgress(before.UID, r.Clock.Now())
+		r.tracker.recordProgress(before.UID, r.ServerClock.Now())
 	}
 	for _, condition := range decision.Conditions {
 		if condition.Type == v1alpha1.ConditionInitializing {

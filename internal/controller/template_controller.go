@@ -18,7 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/events"
-	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -35,6 +34,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/metrics"
 	"github.com/nslifecycle/nslifecycle/internal/nscache"
 	"github.com/nslifecycle/nslifecycle/internal/nsobject"
+	"github.com/nslifecycle/nslifecycle/internal/servertime"
 	"github.com/nslifecycle/nslifecycle/internal/template"
 	"github.com/nslifecycle/nslifecycle/internal/template/authorization"
 	"github.com/nslifecycle/nslifecycle/internal/template/observe"
@@ -60,14 +60,14 @@ const (
 // objectRetentionPolicy.whenDeleted is "Delete".
 type TemplateReconciler struct {
 	client.Client
-	Programs   *observe.Programs
-	Revisions  *observe.Revisions
-	Authorizer *authorization.Authorizer
-	Observer   *observe.Observer
-	Writes     *observe.Writes
-	Rollouts   *observe.Rollouts
-	Clock      clock.PassiveClock
-	Recorder   events.EventRecorder
+	Programs    *observe.Programs
+	Revisions   *observe.Revisions
+	Authorizer  *authorization.Authorizer
+	Observer    *observe.Observer
+	Writes      *observe.Writes
+	Rollouts    *observe.Rollouts
+	ServerClock *servertime.Clock
+	Recorder    events.EventRecorder
 	// Exempt are the names of the Namespaces to which no template is applied.
 	Exempt []string
 	// ServiceAccounts watches the ServiceAccounts in the system namespace.
@@ -246,13 +246,13 @@ func (r *TemplateReconciler) review(ctx context.Context, current *v1alpha1.Names
 	}
 	unserved := r.Observer.Unserved(current)
 	isServed := slices.Equal(last.unserved, unserved)
-	if ok && last.generation == current.Generation && isServed && r.Clock.Since(last.at) < interval {
+	if ok && last.generation == current.Generation && isServed && r.ServerClock.Since(last.at) < interval {
 		return last
 	}
 	access := r.Authorizer.Check(ctx, current, isForbidden || last.generation != current.Generation)
 	now := review{
 		authorized: access.Status(), message: access.Message(current.Name), unserved: unserved, isForbidden: isForbidden,
-		generation: current.Generation, at: r.Clock.Now(),
+		generation: current.Generation, at: r.ServerClock.Now(),
 	}
 	template.Put(&r.reviews, current.UID, now)
 	if ok && (!isServed || last.message != now.message) {
@@ -318,7 +318,7 @@ func (r *TemplateReconciler) observe(
 			known.enforced.Status = metav1.ConditionTrue
 		}
 	case !ok || known.generation != current.Generation:
-		known = observedGeneration{generation: current.Generation, since: r.Clock.Now()}
+		known = observedGeneration{generation: current.Generation, since: r.ServerClock.Now()}
 	}
 	known.isProcessed = known.isProcessed || !slices.ContainsFunc(namespaces, func(namespace corev1.Namespace) bool {
 		return r.mustProcess(current, &namespace)
@@ -374,7 +374,7 @@ func (r *TemplateReconciler) writeStatus(
 	ctx context.Context, current *v1alpha1.NamespaceTemplate, before *v1alpha1.NamespaceTemplateStatus, last review,
 	missingSource string, observed observedGeneration,
 ) error {
-	base, now, rollout := current.DeepCopy(), r.Clock.Now(), r.Rollouts.Get(current.UID)
+	base, now, rollout := current.DeepCopy(), r.ServerClock.Now(), r.Rollouts.Get(current.UID)
 	base.Status = *before
 	status := &current.Status
 	status.ObservedGeneration = current.Generation
@@ -427,7 +427,7 @@ func (r *TemplateReconciler) planRollout(
 		rollout.Latest = template.Revision(&current.Spec)
 	}
 	if rollout.Latest != "" && rollout.Current != rollout.Latest {
-		now, progress := r.Clock.Now(), r.progress(current, rollout.Latest, namespaces)
+		now, progress := r.ServerClock.Now(), r.progress(current, rollout.Latest, namespaces)
 		rollout.Advance(last, progress, now)
 		if end := rollout.CanaryWaitEnd(now); !end.IsZero() {
 			r.Requests.AddAfter(end.Sub(now), current.Name)

@@ -26,6 +26,7 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/servertime"
 	"github.com/nslifecycle/nslifecycle/internal/template"
 	"github.com/nslifecycle/nslifecycle/internal/template/authorization"
 	"github.com/nslifecycle/nslifecycle/internal/template/execute"
@@ -57,7 +58,7 @@ func (s *templateServer) reconciler(objects ...client.Object) *TemplateReconcile
 		Sources: observe.NewSources(nil, api, sourceNamespace, nil),
 	}
 	return &TemplateReconciler{
-		Client: api, Clock: clock, Requests: &Requests{}, Revisions: revisions, Programs: observer.Programs,
+		Client: api, ServerClock: servertime.NewClock(clock), Requests: &Requests{}, Revisions: revisions, Programs: observer.Programs,
 		Writes: observer.Writes, Rollouts: observer.Rollouts, Recorder: events.NewFakeRecorder(10), Namespaces: &Requests{},
 		Exempt: exempt, Observer: observer,
 		Authorizer: &authorization.Authorizer{
@@ -514,7 +515,7 @@ func TestReviewIsRepeated(t *testing.T) {
 				reconciler.Rollouts.Report(namespaceOf("").Obj(), plan.Outcome{Templates: []plan.TemplateOutcome{test.outcome}})
 			}
 			clock := clocktesting.NewFakePassiveClock(now.Add(test.elapsed))
-			reconciler.Clock, reconciler.Authorizer.Clock = clock, clock
+			reconciler.ServerClock, reconciler.Authorizer.Clock = servertime.NewClock(clock), clock
 			g.Expect(reconciler.review(t.Context(), current).authorized).To(Equal(test.want))
 		})
 	}
@@ -530,7 +531,7 @@ func TestObserveGenerations(t *testing.T) {
 		"an earlier process has reported the generation")
 	current.Generation++
 	g.Expect(reconciler.observe(current, missing)).To(Equal(observedGeneration{generation: 3, since: now}))
-	reconciler.Clock = clocktesting.NewFakePassiveClock(now.Add(time.Minute))
+	reconciler.ServerClock = servertime.NewClock(clocktesting.NewFakePassiveClock(now.Add(time.Minute)))
 	g.Expect(reconciler.observe(current, missing)).To(Equal(observedGeneration{generation: 3, since: now}))
 	for name, namespace := range map[string]*wrappers.NamespaceWrapper{
 		"not selected": namespaceOf("").Label("team", "other"),

@@ -17,7 +17,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
-	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -34,6 +33,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/metrics"
 	"github.com/nslifecycle/nslifecycle/internal/nsobject"
 	"github.com/nslifecycle/nslifecycle/internal/printable"
+	"github.com/nslifecycle/nslifecycle/internal/servertime"
 	"github.com/nslifecycle/nslifecycle/internal/template"
 	"github.com/nslifecycle/nslifecycle/internal/template/observe"
 	"github.com/nslifecycle/nslifecycle/internal/template/plan"
@@ -74,14 +74,14 @@ type executor interface {
 type TemplatedNamespaceReconciler struct {
 	client.Client
 	// Live reads from the API server instead of a cache.
-	Live     client.Reader
-	Observer observer
-	Executor executor
-	Programs *observe.Programs
-	Writes   *observe.Writes
-	Rollouts *observe.Rollouts
-	Recorder events.EventRecorder
-	Clock    clock.PassiveClock
+	Live        client.Reader
+	Observer    observer
+	Executor    executor
+	Programs    *observe.Programs
+	Writes      *observe.Writes
+	Rollouts    *observe.Rollouts
+	Recorder    events.EventRecorder
+	ServerClock *servertime.Clock
 	// Exempt are the names of the Namespaces to which no template is applied.
 	Exempt []string
 	// Workers is the number of new Namespaces that are reconciled concurrently.
@@ -283,7 +283,7 @@ func (r *TemplatedNamespaceReconciler) publish(
 	ctx context.Context, namespace *corev1.Namespace, blocking template.Problem, outcome plan.Outcome,
 ) error {
 	isWaiting := !slices.ContainsFunc(outcome.Templates, func(t plan.TemplateOutcome) bool { return len(t.Problems) > 0 })
-	if isWaiting && r.Clock.Since(namespace.CreationTimestamp.Time) < waitingReportDelay {
+	if isWaiting && r.ServerClock.Since(namespace.CreationTimestamp.Time) < waitingReportDelay {
 		return nil
 	}
 	want := corev1.NamespaceCondition{
@@ -291,7 +291,7 @@ func (r *TemplatedNamespaceReconciler) publish(
 		Reason: blocking.Reason, Message: printable.Truncate(blocking.String(), nsobject.MaxEventNote),
 	}
 	var conditions []corev1.NamespaceCondition
-	if nsobject.CompleteCondition(nsobject.FindCondition(namespace, want.Type), &want, metav1.NewTime(r.Clock.Now())) {
+	if nsobject.CompleteCondition(nsobject.FindCondition(namespace, want.Type), &want, metav1.NewTime(r.ServerClock.Now())) {
 		conditions = append(conditions, want)
 	}
 	var annotations map[string]string

@@ -28,6 +28,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
 	"github.com/nslifecycle/nslifecycle/internal/scheme"
+	"github.com/nslifecycle/nslifecycle/internal/servertime"
 	"github.com/nslifecycle/nslifecycle/internal/template"
 	"github.com/nslifecycle/nslifecycle/internal/template/observe"
 	"github.com/nslifecycle/nslifecycle/internal/template/plan"
@@ -85,7 +86,7 @@ func newTemplatedNamespaceReconciler(server *fakeServer, engine *fakeEngine) *Te
 	return &TemplatedNamespaceReconciler{
 		Client: server.client(), Live: server.client(), Observer: engine, Executor: engine, Recorder: events.NewFakeRecorder(10),
 		Writes: &observe.Writes{Clock: clock}, Rollouts: &observe.Rollouts{Clock: clock},
-		Clock: clock, Exempt: exempt, retries: newRetryLimiter(firstTemplateRetry), Templates: &Requests{},
+		ServerClock: servertime.NewClock(clock), Exempt: exempt, retries: newRetryLimiter(firstTemplateRetry), Templates: &Requests{},
 	}
 }
 

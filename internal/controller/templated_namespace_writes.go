@@ -53,7 +53,7 @@ func (r *TemplatedNamespaceReconciler) write(
 			annotations[v1alpha1.AnnotationAppliedTemplates] = state
 		}
 		if isInitializing {
-			removal = initialization.RemovePending(current, v1alpha1.TemplatesInitializer, metav1.NewTime(r.Clock.Now()))
+			removal = initialization.RemovePending(current, v1alpha1.TemplatesInitializer, metav1.NewTime(r.ServerClock.Now()))
 			annotations[v1alpha1.AnnotationPendingInitializers] = removal.Pending
 		}
 		patched = current.DeepCopy()
@@ -68,7 +68,7 @@ func (r *TemplatedNamespaceReconciler) write(
 	*memory = memory.Recorded()
 	r.Writes.SetState(patched, outcome.State, patched.ResourceVersion)
 	if isInitializing {
-		now := r.Clock.Now()
+		now := r.ServerClock.Now()
 		seconds := metrics.Seconds(metrics.StartTime(processed.CreationTimestamp, now.Add(-outcome.Elapsed)), now)
 		metrics.TemplateApplyDuration.Observe(seconds)
 		log.FromContext(ctx).Info("Applied the templates of a new namespace", "uid", processed.UID,

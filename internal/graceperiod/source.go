@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/nslifecycle/nslifecycle/internal/metrics"
+	"github.com/nslifecycle/nslifecycle/internal/servertime"
 )
 
 const (
@@ -46,7 +47,7 @@ type Source struct {
 	Live  client.Reader
 	Clock clock.PassiveClock
 	// ServerClock is compared with the renewal times of the Leases.
-	ServerClock clock.PassiveClock
+	ServerClock *servertime.Clock
 
 	// loggedReason is the last logged reason for the chosen grace period.
 	loggedReason atomic.Value

@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/nslifecycle/nslifecycle/internal/scheme"
+	"github.com/nslifecycle/nslifecycle/internal/servertime"
 )
 
 var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -113,7 +114,7 @@ func TestGracePeriodIsLoggedWhenItChanges(t *testing.T) {
 	ctx := log.IntoContext(t.Context(), funcr.New(func(string, string) { lines++ }, funcr.Options{}))
 	leases := fake.NewClientBuilder().WithScheme(scheme.New()).Build()
 	passive := clocktesting.NewFakePassiveClock(now)
-	source := Source{Leases: leases, Live: leases, Clock: passive, ServerClock: passive}
+	source := Source{Leases: leases, Live: leases, Clock: passive, ServerClock: servertime.NewClock(passive)}
 	for _, wantLines := range []int{1, 1} {
 		g.Expect(source.GracePeriod(ctx, now)).To(Equal(5 * time.Second))
 		g.Expect(lines).To(Equal(wantLines))
@@ -153,7 +154,7 @@ func TestGracePeriodUsesServerClock(t *testing.T) {
 	ahead := now.Add(time.Hour - 5*time.Second)
 	source := Source{
 		Leases: reader, Live: reader, Clock: clocktesting.NewFakePassiveClock(ahead),
-		ServerClock: clocktesting.NewFakePassiveClock(now),
+		ServerClock: servertime.NewClock(clocktesting.NewFakePassiveClock(now)),
 	}
 	g.Expect(source.GracePeriod(t.Context(), ahead)).To(Equal(5 * time.Second))
 }

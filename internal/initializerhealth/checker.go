@@ -12,12 +12,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis/owners"
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
+	"github.com/nslifecycle/nslifecycle/internal/servertime"
 )
 
 const (
@@ -33,8 +33,8 @@ const (
 type Checker struct {
 	client.Client
 	// Live reads RBAC objects from the API server, because a cache of all of them would be large.
-	Live  client.Reader
-	Clock clock.PassiveClock
+	Live        client.Reader
+	ServerClock *servertime.Clock
 
 	// authorizedAt is the time of the last successful authorization check, and authorizedFor
 	// identifies the configurations at that time.
@@ -47,7 +47,7 @@ type Checker struct {
 func (c *Checker) Check(
 	ctx context.Context, configurations []v1alpha1.NamespaceInitializerConfiguration,
 ) initialization.Health {
-	now := c.Clock.Now()
+	now := c.ServerClock.Now()
 	var health initialization.Health
 	var waiting corev1.NamespaceList
 	err := c.List(ctx, &waiting, client.HasLabels{v1alpha1.LabelInitializing}, client.UnsafeDisableDeepCopy)

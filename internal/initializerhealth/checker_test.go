@@ -21,6 +21,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
 	"github.com/nslifecycle/nslifecycle/internal/scheme"
+	"github.com/nslifecycle/nslifecycle/internal/servertime"
 	"github.com/nslifecycle/nslifecycle/test/framework/wrappers"
 )
 
@@ -64,7 +65,7 @@ func TestCheck(t *testing.T) {
 	}, role)
 	passive := clocktesting.NewFakePassiveClock(now)
 	checker := &Checker{
-		Client: newFakeClient(interceptor.Funcs{}, waiting, wrappers.MakeNamespace("y").Obj()), Live: live, Clock: passive,
+		Client: newFakeClient(interceptor.Funcs{}, waiting, wrappers.MakeNamespace("y").Obj()), Live: live, ServerClock: servertime.NewClock(passive),
 	}
 	configuration := wrappers.MakeConfiguration("c").Generation(1).Initializers("rbac.corp.com")
 	check := func(after time.Duration) (initialization.Health, bool) {

@@ -4,6 +4,7 @@
 package manager
 
 import (
+	"context"
 	"fmt"
 	"sync"
 
@@ -17,33 +18,27 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/webhooks"
 )
 
-// newInstaller returns what makes API servers run the mutating policies.
-func newInstaller(mgr ctrl.Manager, options Options) (*mutation.Installer, error) {
-	discoveryClient, err := discovery.NewDiscoveryClientForConfig(mgr.GetConfig())
+// addAdmission adds the reconciler that makes API servers enforce the set of initializers.
+func addAdmission(_ context.Context, s *shared) error {
+	s.cached = append(s.cached, &internalv1alpha1.NamespaceInitializerSet{})
+	s.cached = append(s.cached, policyverifier.Objects()...)
+	discoveryClient, err := discovery.NewDiscoveryClientForConfig(s.GetConfig())
 	if err != nil {
-		return nil, fmt.Errorf("failed to create a discovery client: %w", err)
+		return fmt.Errorf("failed to create a discovery client: %w", err)
 	}
-	installer := &mutation.Installer{
-		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Discovery: discoveryClient, Clock: options.ServerClock,
+	s.installer = &mutation.Installer{
+		Client: s.GetClient(), Live: s.GetAPIReader(), Discovery: discoveryClient, Clock: s.ServerClock,
 	}
-	installer.StartWebhooks = sync.OnceValue(func() error {
-		return setupWebhookConfigurations(mgr, options, installer.Webhooks != nil)
+	s.installer.StartWebhooks = sync.OnceValue(func() error {
+		return setupWebhookConfigurations(s, s.Options, s.installer.Webhooks != nil)
 	})
-	return installer, nil
-}
-
-func setupAdmission(mgr ctrl.Manager, options Options, installer *mutation.Installer) error {
-	if err := (&controller.AdmissionReconciler{
-		Client: mgr.GetClient(),
+	return (&controller.AdmissionReconciler{
+		Client: s.GetClient(),
 		Policies: &policyverifier.Verifier{
-			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clock: options.ServerClock, Mutation: installer,
+			Client: s.GetClient(), Live: s.GetAPIReader(), Clock: s.ServerClock, Mutation: s.installer,
 		},
-		Mutation: installer,
-		Clock:    options.Clock,
-	}).SetupWithManager(mgr); err != nil {
-		return fmt.Errorf("failed to set up the admission reconciler: %w", err)
-	}
-	return nil
+		Mutation: s.installer, Clock: s.Clock,
+	}).SetupWithManager(s)
 }
 
 // setupWebhookConfigurations adds the controllers that set the address and the certificate of the webhooks, and what

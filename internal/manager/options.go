@@ -59,10 +59,11 @@ type Options struct {
 	// addresses and "0" disable them.
 	ProbeAddress string
 	Metrics      MetricsOptions
-	// Clock measures durations. It defaults to the real clock.
+	// Clock is the local clock. It measures durations. It defaults to the real clock.
 	Clock clock.PassiveClock
-	// ServerClock is compared with timestamps of the API server and of other managers. It defaults to Clock.
-	ServerClock clock.PassiveClock
+	// ServerClock is compared with timestamps of the API server and of other managers. By default, it is
+	// Clock.
+	ServerClock *servertime.Clock
 }
 
 // UseServerClock sets ServerClock to the clock of the API server, unless Clock is set. It must be called
@@ -99,7 +100,7 @@ func (o *Options) setDefaults() {
 		o.Clock = clock.RealClock{}
 	}
 	if o.ServerClock == nil {
-		o.ServerClock = o.Clock
+		o.ServerClock = servertime.NewClock(o.Clock)
 	}
 	if o.Hold == nil {
 		o.Hold = &hold.Options{Options: webhooks.Defaults()}

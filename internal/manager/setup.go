@@ -5,7 +5,9 @@ package manager
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net/http"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -14,6 +16,7 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -28,184 +31,180 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/finalization"
 	"github.com/nslifecycle/nslifecycle/internal/finalization/throttling"
 	"github.com/nslifecycle/nslifecycle/internal/graceperiod"
+	"github.com/nslifecycle/nslifecycle/internal/hold"
 	"github.com/nslifecycle/nslifecycle/internal/initializerhealth"
 	"github.com/nslifecycle/nslifecycle/internal/metadataclient"
 	"github.com/nslifecycle/nslifecycle/internal/metrics"
 	"github.com/nslifecycle/nslifecycle/internal/mutation"
 	"github.com/nslifecycle/nslifecycle/internal/parts"
-	"github.com/nslifecycle/nslifecycle/internal/policyverifier"
 	"github.com/nslifecycle/nslifecycle/internal/template/observe"
-	"github.com/nslifecycle/nslifecycle/internal/template/validation"
+	"github.com/nslifecycle/nslifecycle/internal/webhooks"
 )
 
 // reportingController is the reporting controller of Events.
 const reportingController = "nslifecycle"
 
-// Setup adds the selected reconcilers and the probes to a manager.
+// features are the parts of the operator, in the order in which they are added, by the controller that selects them.
+var features = []struct {
+	controller string
+	add        func(context.Context, *shared) error
+}{
+	{Admission, addAdmission},
+	{Initialization, addInitialization},
+	{Templates, addTemplates},
+	{Finalization, addFinalization},
+	{Diagnosis, addDiagnosis},
+}
+
+// shared is what features have in common.
+type shared struct {
+	ctrl.Manager
+	Options
+	// self is the user name of the operator.
+	self string
+	// system contains the ServiceAccounts and the revisions of templates in the system namespace; nil if no templates are
+	// applied.
+	system    cache.Cache
+	revisions *observe.Revisions
+	// server answers webhooks; nil if this manager serves none.
+	server *webhooks.Server
+	// installer makes API servers inject; nil unless the controller Admission runs.
+	installer *mutation.Installer
+	// cached are the objects that the readiness waits for, and ready are its other checks.
+	cached []client.Object
+	ready  map[string]healthz.Checker
+}
+
+// Setup adds the selected features and the probes to a manager.
 func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 	options.setDefaults()
-	cached, err := collectNamespaces(mgr, options)
-	if err != nil {
+	s := &shared{Manager: mgr, Options: options, ready: map[string]healthz.Checker{}}
+	if err := s.complete(ctx); err != nil {
 		return err
 	}
-	var validator *validation.Validator
-	var installer *mutation.Installer
-	if options.Controllers.Runs(Admission) {
-		if installer, err = newInstaller(mgr, options); err != nil {
-			return err
+	for _, feature := range features {
+		if !options.Controllers.Runs(feature.controller) {
+			continue
 		}
-		if err := setupAdmission(mgr, options, installer); err != nil {
-			return err
-		}
-		cached = append(cached, &internalv1alpha1.NamespaceInitializerSet{})
-		cached = append(cached, policyverifier.Objects()...)
-	}
-	if options.Controllers.Runs(Initialization) {
-		if validator, err = setupInitialization(ctx, mgr, options); err != nil {
-			return err
-		}
-		cached = append(cached, &v1alpha1.NamespaceInitializerConfiguration{}, &internalv1alpha1.NamespaceInitializerSet{})
-	}
-	if validator != nil {
-		cached = append(cached, &v1alpha1.NamespaceTemplate{})
-	}
-	if options.Controllers.Runs(Finalization) {
-		if err := setupFinalization(ctx, mgr, options); err != nil {
-			return err
-		}
-		cached = append(cached, &coordinationv1.Lease{}, controller.CustomResourceDefinitions(), controller.APIServices())
-	}
-	if options.Controllers.Runs(Diagnosis) {
-		if err := setupDiagnosis(mgr, options); err != nil {
-			return err
+		if err := feature.add(ctx, s); err != nil {
+			return fmt.Errorf("failed to set up the controllers of %s: %w", feature.controller, err)
 		}
 	}
-	ready, err := setupServer(ctx, mgr, options, validator, installer)
-	if err != nil {
+	if err := policywebhooks.Setup(ctx, mgr.GetCache(), s.installer, s.server, options.Hold.URL); err != nil {
 		return err
 	}
 	if err := addMetrics(ctx, mgr, options.Metrics); err != nil {
 		return err
 	}
-	return addProbes(ctx, mgr, options.ProbeAddress, cached, ready)
-}
-
-// setupServer adds the server of the webhooks, if it is configured, and what configures the webhooks. It returns the
-// checks of the readiness.
-func setupServer(
-	ctx context.Context, mgr ctrl.Manager, options Options, validator *validation.Validator, installer *mutation.Installer,
-) (map[string]healthz.Checker, error) {
-	server, err := setupWebhooks(ctx, mgr, options, validator)
-	if err != nil {
-		return nil, err
-	}
-	ready := map[string]healthz.Checker{}
-	if server != nil {
-		ready["hold"] = server.IsReady
-	}
-	return ready, policywebhooks.Setup(ctx, mgr.GetCache(), installer, server, options.Hold.URL)
-}
-
-// collectNamespaces adds the collector of namespace metrics if a controller runs that reads Namespaces. It returns what
-// the collector reads.
-func collectNamespaces(mgr ctrl.Manager, options Options) ([]client.Object, error) {
-	controllers := options.Controllers
-	if !controllers.readNamespaces() {
-		return nil, nil
-	}
-	if err := mgr.Add(metrics.CollectNamespaces(metrics.NamespaceSource{
-		Reader: mgr.GetClient(), Finalizer: options.NamespaceFinalizer,
-		HasInitialization: controllers.Runs(Initialization), HasFinalization: controllers.Runs(Finalization),
-		HasTemplates: controllers.Runs(Templates),
-	})); err != nil {
-		return nil, fmt.Errorf("failed to add the collector of namespace metrics: %w", err)
-	}
-	return []client.Object{&corev1.Namespace{}}, nil
+	return addProbes(ctx, mgr, options.ProbeAddress, s.cached, s.ready)
 }
 
 // +kubebuilder:rbac:groups=authentication.k8s.io,resources=selfsubjectreviews,verbs=create
 
-// ownUser returns the user name of the operator.
-func ownUser(ctx context.Context, mgr ctrl.Manager) (string, error) {
-	self := &authenticationv1.SelfSubjectReview{}
-	if err := mgr.GetClient().Create(ctx, self); err != nil {
-		return "", fmt.Errorf("failed to determine the user name of the operator: %w", err)
+// complete creates what the selected features share.
+func (s *shared) complete(ctx context.Context) error {
+	runs := s.Controllers.Runs
+	if s.Controllers.readNamespaces() {
+		s.cached = append(s.cached, &corev1.Namespace{})
+		if err := s.Add(metrics.CollectNamespaces(metrics.NamespaceSource{
+			Reader: s.GetClient(), Finalizer: s.NamespaceFinalizer, HasInitialization: runs(Initialization),
+			HasFinalization: runs(Finalization), HasTemplates: runs(Templates),
+		})); err != nil {
+			return fmt.Errorf("failed to add the collector of namespace metrics: %w", err)
+		}
 	}
-	return self.Status.UserInfo.Username, nil
-}
-
-// setupInitialization adds the reconcilers of initializers and, if they are selected, of templates. It returns the
-// validator of templates, or nil without them.
-func setupInitialization(ctx context.Context, mgr ctrl.Manager, options Options) (*validation.Validator, error) {
-	self, err := ownUser(ctx, mgr)
-	if err != nil {
-		return nil, err
+	if runs(Initialization) || runs(Finalization) {
+		review := &authenticationv1.SelfSubjectReview{}
+		if err := s.GetClient().Create(ctx, review); err != nil {
+			return fmt.Errorf("failed to determine the user name of the operator: %w", err)
+		}
+		s.self = review.Status.UserInfo.Username
 	}
-	if !options.Controllers.Runs(Templates) {
-		return nil, setupInitializers(mgr, options, self, nil, nil)
+	if runs(Templates) {
+		var err error
+		if s.system, err = s.addCache(observe.SystemCacheOptions(s.SystemNamespace)); err != nil {
+			return err
+		}
+		s.revisions = &observe.Revisions{
+			Client: s.GetClient(), Cached: s.system, Live: s.GetAPIReader(), SystemNamespace: s.SystemNamespace,
+		}
 	}
-	system, err := addCache(mgr, observe.SystemCacheOptions(options.SystemNamespace))
-	if err != nil {
-		return nil, err
-	}
-	revisions := &observe.Revisions{
-		Client: mgr.GetClient(), Cached: system, Live: mgr.GetAPIReader(), SystemNamespace: options.SystemNamespace,
-	}
-	if err := setupInitializers(mgr, options, self, system, revisions); err != nil {
-		return nil, err
-	}
-	return setupTemplates(mgr, options, self, system, revisions)
-}
-
-// setupInitializers adds the reconcilers of initializers. The cache and the revisions of templates are nil without
-// them.
-func setupInitializers(
-	mgr ctrl.Manager, options Options, self string, templates cache.Cache, revisions *observe.Revisions,
-) error {
-	if err := (&controller.ConfigurationReconciler{
-		Client:   mgr.GetClient(),
-		Live:     mgr.GetAPIReader(),
-		Clock:    options.Clock,
-		Recorder: mgr.GetEventRecorder(reportingController),
-		HealthChecker: &initializerhealth.Checker{
-			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clock: options.ServerClock,
-		},
-		SystemNamespace:       options.SystemNamespace,
-		SourceNamespace:       options.SourceNamespace,
-		NamespaceRequirements: options.NamespaceRequirements,
-		Operators:             parts.Users(options.SystemNamespace, self),
-		Revisions:             revisions,
-		RevisionCache:         templates,
-	}).SetupWithManager(mgr); err != nil {
-		return fmt.Errorf("failed to set up the configuration reconciler: %w", err)
-	}
-	if err := (&controller.NamespaceReconciler{
-		Client:       mgr.GetClient(),
-		Live:         mgr.GetAPIReader(),
-		Recorder:     mgr.GetEventRecorder(reportingController),
-		Clock:        options.ServerClock,
-		Exempt:       options.exempt(),
-		Workers:      options.NamespaceWorkers,
-		HasTemplates: options.Controllers.Runs(Templates),
-
-		ProgressInterval: controller.ProgressInterval,
-		ProgressLimiter:  controller.NewProgressLimiter(),
-	}).SetupWithManager(mgr); err != nil {
-		return fmt.Errorf("failed to set up the initialization reconciler: %w", err)
+	if runs(Initialization) && s.Hold.IsServed() {
+		var err error
+		if s.server, err = webhooks.NewServer(ctx, s, s.Hold.Options, s.SystemNamespace); err != nil {
+			return fmt.Errorf("failed to set up the server of the webhooks: %w", err)
+		}
+		s.ready["hold"] = s.server.IsReady
 	}
 	return nil
 }
 
-func setupFinalization(ctx context.Context, mgr ctrl.Manager, options Options) error {
-	self, err := ownUser(ctx, mgr)
+// addCache adds another cache to the manager.
+func (s *shared) addCache(options cache.Options) (cache.Cache, error) {
+	options.Scheme, options.HTTPClient = s.GetScheme(), s.GetHTTPClient()
+	added, err := cache.New(s.GetConfig(), options)
+	if err == nil {
+		err = s.Add(added)
+	}
 	if err != nil {
+		return nil, fmt.Errorf("failed to add a cache for templates: %w", err)
+	}
+	return added, nil
+}
+
+// recorder records Events of the operator.
+func (s *shared) recorder() events.EventRecorder { return s.GetEventRecorder(reportingController) }
+
+// newLiveClient returns a client without a cache.
+func (s *shared) newLiveClient(config *rest.Config, httpClient *http.Client) (client.Client, error) {
+	live, err := client.New(config, client.Options{
+		HTTPClient: httpClient, Scheme: s.GetScheme(), Mapper: s.GetRESTMapper(),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("failed to create a client without a cache: %w", err)
+	}
+	return live, nil
+}
+
+// +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create
+
+// addInitialization adds the reconcilers of initializers, and the webhooks that hold writes.
+func addInitialization(ctx context.Context, s *shared) error {
+	s.cached = append(s.cached, &v1alpha1.NamespaceInitializerConfiguration{}, &internalv1alpha1.NamespaceInitializerSet{})
+	configurations := &controller.ConfigurationReconciler{
+		Client: s.GetClient(), Live: s.GetAPIReader(), Clock: s.Clock, Recorder: s.recorder(),
+		HealthChecker: &initializerhealth.Checker{
+			Client: s.GetClient(), Live: s.GetAPIReader(), ServerClock: s.ServerClock,
+		},
+		SystemNamespace: s.SystemNamespace, SourceNamespace: s.SourceNamespace,
+		NamespaceRequirements: s.NamespaceRequirements, Operators: parts.Users(s.SystemNamespace, s.self),
+		Revisions: s.revisions, RevisionCache: s.system,
+	}
+	namespaces := &controller.NamespaceReconciler{
+		Client: s.GetClient(), Live: s.GetAPIReader(), Recorder: s.recorder(), ServerClock: s.ServerClock,
+		Exempt: s.exempt(), Workers: s.NamespaceWorkers, HasTemplates: s.Controllers.Runs(Templates),
+		ProgressInterval: controller.ProgressInterval, ProgressLimiter: controller.NewProgressLimiter(),
+	}
+	if err := errors.Join(configurations.SetupWithManager(s), namespaces.SetupWithManager(s)); err != nil {
 		return err
 	}
-	restConfig := rest.CopyConfig(mgr.GetConfig())
+	if s.server == nil {
+		return nil
+	}
+	return hold.Register(ctx, s.server, s.GetCache(), hold.Config{
+		Namespaces: s.GetClient(), Live: s.GetAPIReader(), AccessReviews: s.GetClient(),
+		Duration: s.Hold.Duration, Limits: s.Hold.Limits, Metrics: metrics.HoldRecorder{}, Stopping: ctx.Done(),
+	})
+}
+
+// addFinalization adds the reconciler of terminating Namespaces.
+func addFinalization(_ context.Context, s *shared) error {
+	s.cached = append(s.cached, &coordinationv1.Lease{}, controller.CustomResourceDefinitions(), controller.APIServices())
+	restConfig := rest.CopyConfig(s.GetConfig())
 	// Finalization also uses deprecated types. For them, the API server returns a warning with each
 	// response.
 	restConfig.WarningHandler = rest.NoWarnings{}
-	httpClient := *mgr.GetHTTPClient()
+	httpClient := *s.GetHTTPClient()
 	httpClient.Transport = throttling.NewTransport(httpClient.Transport)
 	// Responses to list and discovery requests can come from aggregated API servers and can have any
 	// size.
@@ -219,66 +218,53 @@ func setupFinalization(ctx context.Context, mgr ctrl.Manager, options Options) e
 	if err != nil {
 		return fmt.Errorf("failed to create a metadata client: %w", err)
 	}
-	live, err := client.New(restConfig, client.Options{
-		HTTPClient: &httpClient, Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
-	})
+	live, err := s.newLiveClient(restConfig, &httpClient)
 	if err != nil {
-		return fmt.Errorf("failed to create a client without a cache: %w", err)
+		return err
 	}
 	role := contentrole.NewContent(contentrole.Config{
-		User: self, Client: live, Discovery: discoveryClient, Clock: options.Clock, Log: mgr.GetLogger(),
+		User: s.self, Client: live, Discovery: discoveryClient, Clock: s.Clock, Log: s.GetLogger(),
 	})
 	finalizer := finalization.New(finalization.Config{
-		NamespaceFinalizer: options.NamespaceFinalizer,
-		Clock:              options.Clock,
+		NamespaceFinalizer: s.NamespaceFinalizer,
+		Clock:              s.Clock,
 		Discoverer:         role,
 		Content:            content,
 		Namespaces:         liveNamespaces{live},
 		GracePeriods: &graceperiod.Source{
-			Config: options.GracePeriod, Leases: mgr.GetClient(), Live: live,
-			Clock: options.Clock, ServerClock: options.ServerClock,
+			Config: s.GracePeriod, Leases: s.GetClient(), Live: live,
+			Clock: s.Clock, ServerClock: s.ServerClock,
 		},
-		IsAggregated:      isAggregated(mgr.GetClient()),
+		IsAggregated:      isAggregated(s.GetClient()),
 		ConfirmAggregated: contentrole.IsAggregated(live),
 		PermissionRemedy:  role.Remedy,
 		Metrics:           metrics.FinalizationRecorder{},
 		Durations:         metrics.FinalizationRecorder{},
-		Log:               mgr.GetLogger(),
+		Log:               s.GetLogger(),
 	})
-	reconciler := &controller.FinalizationReconciler{
-		Client:             mgr.GetClient(),
+	return (&controller.FinalizationReconciler{
+		Client:             s.GetClient(),
 		Live:               live,
-		Recorder:           mgr.GetEventRecorder(reportingController),
-		Clock:              options.Clock,
-		NamespaceFinalizer: options.NamespaceFinalizer,
-		OwnNamespace:       options.OwnNamespace,
-		Workers:            options.FinalizationWorkers,
+		Recorder:           s.recorder(),
+		Clock:              s.Clock,
+		NamespaceFinalizer: s.NamespaceFinalizer,
+		OwnNamespace:       s.OwnNamespace,
+		Workers:            s.FinalizationWorkers,
 		Finalizer:          finalizer,
-	}
-	if err := reconciler.SetupWithManager(mgr); err != nil {
-		return fmt.Errorf("failed to set up the finalization reconciler: %w", err)
-	}
-	return nil
+	}).SetupWithManager(s)
 }
 
-func setupDiagnosis(mgr ctrl.Manager, options Options) error {
+// addDiagnosis adds the reconciler of Namespaces that make no progress.
+func addDiagnosis(_ context.Context, s *shared) error {
 	budget := diagnoser.NewBudget()
-	clusterDiagnoser, err := diagnoser.New(mgr.GetConfig(), options.DiagnosisProgressDeadline, budget)
+	clusterDiagnoser, err := diagnoser.New(s.GetConfig(), s.DiagnosisProgressDeadline, budget)
 	if err != nil {
 		return err
 	}
-	if err := (&controller.DiagnosisReconciler{
-		Client:           mgr.GetClient(),
-		Diagnoser:        clusterDiagnoser,
-		Recorder:         mgr.GetEventRecorder(reportingController),
-		Clock:            options.Clock,
-		ProgressDeadline: options.DiagnosisProgressDeadline,
-		Workers:          options.DiagnosisWorkers,
-		Budget:           budget,
-	}).SetupWithManager(mgr); err != nil {
-		return fmt.Errorf("failed to set up the diagnosis reconciler: %w", err)
-	}
-	return nil
+	return (&controller.DiagnosisReconciler{
+		Client: s.GetClient(), Diagnoser: clusterDiagnoser, Recorder: s.recorder(), Clock: s.Clock,
+		ProgressDeadline: s.DiagnosisProgressDeadline, Workers: s.DiagnosisWorkers, Budget: budget,
+	}).SetupWithManager(s)
 }
 
 // automanagedLabel is a label of the APIServices for groups that kube-apiserver itself serves,

@@ -4,15 +4,15 @@
 package manager
 
 import (
+	"context"
+	"errors"
 	"fmt"
 
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/restmapper"
-	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/contentrole"
 	"github.com/nslifecycle/nslifecycle/internal/controller"
 	"github.com/nslifecycle/nslifecycle/internal/dryrun"
@@ -23,97 +23,79 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/template/validation"
 )
 
-// addCache adds another cache to a manager.
-func addCache(mgr ctrl.Manager, options cache.Options) (cache.Cache, error) {
-	options.Scheme, options.HTTPClient = mgr.GetScheme(), mgr.GetHTTPClient()
-	added, err := cache.New(mgr.GetConfig(), options)
+// addTemplates adds the reconcilers of templates, and the webhook that validates them.
+func addTemplates(_ context.Context, s *shared) error {
+	s.cached = append(s.cached, &v1alpha1.NamespaceTemplate{})
+	objects, err := s.addCache(observe.ObjectCacheOptions())
 	if err != nil {
-		return nil, fmt.Errorf("failed to create a cache for templates: %w", err)
+		return err
 	}
-	if err := mgr.Add(added); err != nil {
-		return nil, fmt.Errorf("failed to add a cache for templates: %w", err)
-	}
-	return added, nil
-}
-
-// setupTemplates adds the reconcilers of templates. The cache has the options that observe.SystemCacheOptions returns.
-func setupTemplates(
-	mgr ctrl.Manager, options Options, self string, system cache.Cache, revisions *observe.Revisions,
-) (*validation.Validator, error) {
-	objects, err := addCache(mgr, observe.ObjectCacheOptions())
+	discoveryClient, err := discovery.NewDiscoveryClientForConfigAndClient(s.GetConfig(), s.GetHTTPClient())
 	if err != nil {
-		return nil, err
+		return fmt.Errorf("failed to create a discovery client: %w", err)
 	}
-	discoveryClient, err := discovery.NewDiscoveryClientForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
+	sources, err := s.addCache(observe.SourceCacheOptions(s.SourceNamespace))
 	if err != nil {
-		return nil, fmt.Errorf("failed to create a discovery client: %w", err)
-	}
-	sources, err := addCache(mgr, observe.SourceCacheOptions(options.SourceNamespace))
-	if err != nil {
-		return nil, err
+		return err
 	}
 	namespaces, templates := &controller.Requests{}, &controller.Requests{}
-	live, err := client.New(mgr.GetConfig(), client.Options{
-		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
-	})
+	live, err := s.newLiveClient(s.GetConfig(), s.GetHTTPClient())
 	if err != nil {
-		return nil, fmt.Errorf("failed to create a client without a cache: %w", err)
+		return err
 	}
-	writes := &observe.Writes{Clock: options.Clock}
+	writes := &observe.Writes{Clock: s.Clock}
 	kinds := &observe.Kinds{
 		Mapper:    restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(discoveryClient)),
-		Discovery: discoveryClient, Clock: options.Clock,
+		Discovery: discoveryClient, Clock: s.Clock,
 	}
 	observer := &observe.Observer{
-		Kinds: kinds, Programs: &observe.Programs{Revisions: revisions}, Writes: writes,
-		Rollouts: &observe.Rollouts{Clock: options.Clock},
-		Limits:   &observe.Limits{Namespaces: mgr.GetClient(), Live: mgr.GetAPIReader()},
-		Objects: observe.NewObjects(objects, writes, options.Clock, func(name string) {
+		Kinds: kinds, Programs: &observe.Programs{Revisions: s.revisions}, Writes: writes,
+		Rollouts: &observe.Rollouts{Clock: s.Clock},
+		Limits:   &observe.Limits{Namespaces: s.GetClient(), Live: s.GetAPIReader()},
+		Objects: observe.NewObjects(objects, writes, s.Clock, func(name string) {
 			namespaces.Add(false, name)
 		}),
-		Grants: &observe.Grants{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clock: options.Clock},
+		Grants: &observe.Grants{Client: s.GetClient(), Live: s.GetAPIReader(), Clock: s.Clock},
 		Permissions: &observe.Permissions{
 			WatchPermissions: contentrole.NewTemplateObjects(contentrole.Config{
-				User: self, Client: live, Discovery: discoveryClient, Clock: options.Clock, Log: mgr.GetLogger(),
+				User: s.self, Client: live, Discovery: discoveryClient, Clock: s.Clock, Log: s.GetLogger(),
 			}),
-			Client: mgr.GetClient(), SystemNamespace: options.SystemNamespace,
+			Client: s.GetClient(), SystemNamespace: s.SystemNamespace,
 		},
-		ServiceAccounts: system, SystemNamespace: options.SystemNamespace, FullPassInterval: options.TemplateFullPass,
-		Clock: options.Clock,
+		ServiceAccounts: s.system, SystemNamespace: s.SystemNamespace, FullPassInterval: s.TemplateFullPass,
+		ServerClock: s.ServerClock,
 	}
 	writer := &execute.Writer{
-		Config: mgr.GetConfig(), Kinds: kinds, DryRuns: dryrun.New(contentrole.IsAggregated(live)),
-		SystemNamespace: options.SystemNamespace,
+		Config: s.GetConfig(), Kinds: kinds, DryRuns: dryrun.New(contentrole.IsAggregated(live)),
+		SystemNamespace: s.SystemNamespace,
 	}
 	status := &controller.TemplateReconciler{
-		Client: mgr.GetClient(), Programs: observer.Programs, Observer: observer, Writes: writes, Clock: options.Clock,
-		Rollouts: observer.Rollouts, Revisions: revisions, ServiceAccounts: system, Requests: templates,
-		Namespaces: namespaces, Recorder: mgr.GetEventRecorder(reportingController), Exempt: options.exempt(),
+		Client: s.GetClient(), Programs: observer.Programs, Observer: observer, Writes: writes, ServerClock: s.ServerClock,
+		Rollouts: observer.Rollouts, Revisions: s.revisions, ServiceAccounts: s.system, Requests: templates,
+		Namespaces: namespaces, Recorder: s.recorder(), Exempt: s.exempt(),
 		Authorizer: &authorization.Authorizer{
-			Client: mgr.GetClient(), ServiceAccounts: system, DryRunner: writer, Revisions: revisions,
-			SystemNamespace: options.SystemNamespace, Operator: permissions.SubjectOf(self), IsOperator: true,
-			Clock: options.Clock,
+			Client: s.GetClient(), ServiceAccounts: s.system, DryRunner: writer, Revisions: s.revisions,
+			SystemNamespace: s.SystemNamespace, Operator: permissions.SubjectOf(s.self), IsOperator: true,
+			Clock: s.Clock,
 		},
 	}
 	reconciler := &controller.TemplatedNamespaceReconciler{
-		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Observer: observer, Programs: observer.Programs, Writes: writes,
+		Client: s.GetClient(), Live: s.GetAPIReader(), Observer: observer, Programs: observer.Programs, Writes: writes,
 		Rollouts: observer.Rollouts,
 		Executor: &execute.Executor{
 			Writer: writer, Permissions: observer.Permissions, Grants: observer.Grants, Writes: writes,
-			Live: mgr.GetAPIReader(), SystemNamespace: options.SystemNamespace,
+			Live: s.GetAPIReader(), SystemNamespace: s.SystemNamespace,
 		},
-		Clock:    options.ServerClock,
-		Recorder: mgr.GetEventRecorder(reportingController),
-		Exempt:   options.exempt(), Workers: options.TemplateWorkers, Requests: namespaces, Templates: templates,
+		ServerClock: s.ServerClock,
+		Recorder:    s.recorder(),
+		Exempt:      s.exempt(), Workers: s.TemplateWorkers, Requests: namespaces, Templates: templates,
 	}
 	observer.Sources = observe.NewSources(
-		sources, mgr.GetClient(), options.SourceNamespace, reconciler.EnqueueCopiesOf)
-	if err := status.SetupWithManager(mgr); err != nil {
-		return nil, fmt.Errorf("failed to set up the template reconciler: %w", err)
+		sources, s.GetClient(), s.SourceNamespace, reconciler.EnqueueCopiesOf)
+	if err := errors.Join(status.SetupWithManager(s), reconciler.SetupWithManager(s)); err != nil || s.server == nil {
+		return err
 	}
-	if err := reconciler.SetupWithManager(mgr); err != nil {
-		return nil, fmt.Errorf("failed to set up the reconciler of namespaces with templates: %w", err)
-	}
-	return validation.NewValidator(
-		writer.ResourceOf, mgr.GetAPIReader(), discoveryClient.RESTClient(), options.SystemNamespace), nil
+	validation.NewValidator(
+		writer.ResourceOf, s.GetAPIReader(), discoveryClient.RESTClient(), s.SystemNamespace).Register(s.server)
+	return nil
 }

@@ -30,6 +30,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
 	"github.com/nslifecycle/nslifecycle/internal/nsobject"
 	"github.com/nslifecycle/nslifecycle/internal/scheme"
+	"github.com/nslifecycle/nslifecycle/internal/servertime"
 	"github.com/nslifecycle/nslifecycle/test/framework"
 	"github.com/nslifecycle/nslifecycle/test/framework/controlplane"
 	"github.com/nslifecycle/nslifecycle/test/framework/initializers"
@@ -223,7 +224,7 @@ var _ = Describe("The operator", func() {
 				},
 			}),
 			Live:     live,
-			Recorder: events.NewFakeRecorder(10), Clock: clock.RealClock{},
+			Recorder: events.NewFakeRecorder(10), ServerClock: servertime.NewClock(clock.RealClock{}),
 		}
 		_, _ = reconciler.Reconcile(ctx, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(old)})
 		now := cluster.GetNamespace(Default, ctx, old.Name)

@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/servertime"
 	"github.com/nslifecycle/nslifecycle/internal/template"
 	"github.com/nslifecycle/nslifecycle/internal/template/observe"
 	"github.com/nslifecycle/nslifecycle/internal/template/plan"
@@ -165,7 +166,8 @@ func (c *comparer) newObserver() *observe.Observer {
 	})
 	return &observe.Observer{
 		Programs: &observe.Programs{}, Rollouts: rollouts, Writes: &observe.Writes{}, Limits: &observe.Limits{},
-		ServiceAccounts: anyAccount{}, ObjectOf: c.objectOf, FullPassInterval: time.Hour, Clock: now,
+		ServiceAccounts: anyAccount{}, ObjectOf: c.objectOf, FullPassInterval: time.Hour,
+		ServerClock: servertime.NewClock(now),
 	}
 }
 

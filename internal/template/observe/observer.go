@@ -17,10 +17,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/servertime"
 	"github.com/nslifecycle/nslifecycle/internal/template"
 	"github.com/nslifecycle/nslifecycle/internal/template/plan"
 	"github.com/nslifecycle/nslifecycle/internal/template/render"
@@ -44,7 +44,7 @@ type Observer struct {
 	SystemNamespace string
 	// FullPassInterval is the time between two full passes over a Namespace.
 	FullPassInterval time.Duration
-	Clock            clock.PassiveClock
+	ServerClock      *servertime.Clock
 
 	start sync.Once
 	// started is when the first observation began.
@@ -56,13 +56,13 @@ type Observer struct {
 func (o *Observer) Observe(
 	ctx context.Context, namespace *corev1.Namespace, templates []v1alpha1.NamespaceTemplate,
 ) (plan.Snapshot, error) {
-	o.start.Do(func() { o.started = o.Clock.Now() })
+	o.start.Do(func() { o.started = o.ServerClock.Now() })
 	state, err := o.Writes.State(namespace)
 	if err != nil {
 		return plan.Snapshot{}, err
 	}
 	snapshot := plan.Snapshot{
-		Namespace: namespace, State: state, Templates: templates, Now: o.Clock.Now(), Start: o.started,
+		Namespace: namespace, State: state, Templates: templates, Now: o.ServerClock.Now(), Start: o.started,
 		FullPassInterval: o.FullPassInterval,
 	}
 	if template.AwaitsTemplates(namespace) {
