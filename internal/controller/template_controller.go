@@ -179,9 +179,9 @@ func (r *TemplateReconciler) report(
 	ctx context.Context, current *v1alpha1.NamespaceTemplate, before *v1alpha1.NamespaceTemplateStatus,
 	namespaces []corev1.Namespace,
 ) (ctrl.Result, error) {
-	last, observed := r.review(ctx, current), r.observe(current, namespaces)
+	last, observed := r.review(ctx, current), r.recordGeneration(current, namespaces)
 	missingSource := r.Observer.MissingSource(ctx, current)
-	if err := r.observeEnforcement(ctx, current, &observed); err != nil {
+	if err := r.updateEnforcement(ctx, current, &observed); err != nil {
 		return ctrl.Result{}, err
 	}
 	// Just after a start, the counts are not complete, and those in the status may still be right.
@@ -306,8 +306,8 @@ func (r *TemplateReconciler) isUsed(namespaces []corev1.Namespace, name string) 
 	return false, nil
 }
 
-// observe returns what is known about the generation of a template.
-func (r *TemplateReconciler) observe(
+// recordGeneration records the current generation of a template, and returns what is known about it.
+func (r *TemplateReconciler) recordGeneration(
 	current *v1alpha1.NamespaceTemplate, namespaces []corev1.Namespace,
 ) observedGeneration {
 	known, ok := r.observed[current.UID]
@@ -327,9 +327,9 @@ func (r *TemplateReconciler) observe(
 	return known
 }
 
-// observeEnforcement updates whether API servers add a template to new Namespaces. It does nothing for templates that
+// updateEnforcement updates whether API servers add a template to new Namespaces. It does nothing for templates that
 // do not belong into the set.
-func (r *TemplateReconciler) observeEnforcement(
+func (r *TemplateReconciler) updateEnforcement(
 	ctx context.Context, current *v1alpha1.NamespaceTemplate, observed *observedGeneration,
 ) error {
 	if observed.enforced.Status == metav1.ConditionTrue {

@@ -527,12 +527,12 @@ func TestObserveGenerations(t *testing.T) {
 	missing := []corev1.Namespace{*namespaceOf("").Obj()}
 	current.Status.ObservedGeneration = current.Generation
 	reconciler := (&templateServer{}).reconciler()
-	g.Expect(reconciler.observe(current, missing)).To(Equal(observedGeneration{generation: 2, isProcessed: true}),
+	g.Expect(reconciler.recordGeneration(current, missing)).To(Equal(observedGeneration{generation: 2, isProcessed: true}),
 		"an earlier process has reported the generation")
 	current.Generation++
-	g.Expect(reconciler.observe(current, missing)).To(Equal(observedGeneration{generation: 3, since: now}))
+	g.Expect(reconciler.recordGeneration(current, missing)).To(Equal(observedGeneration{generation: 3, since: now}))
 	reconciler.ServerClock = servertime.NewClock(clocktesting.NewFakePassiveClock(now.Add(time.Minute)))
-	g.Expect(reconciler.observe(current, missing)).To(Equal(observedGeneration{generation: 3, since: now}))
+	g.Expect(reconciler.recordGeneration(current, missing)).To(Equal(observedGeneration{generation: 3, since: now}))
 	for name, namespace := range map[string]*wrappers.NamespaceWrapper{
 		"not selected": namespaceOf("").Label("team", "other"),
 		"terminating":  namespaceOf("").Terminating(now),
@@ -540,6 +540,6 @@ func TestObserveGenerations(t *testing.T) {
 	} {
 		g.Expect(reconciler.mustProcess(current, namespace.Obj())).To(BeFalse(), name)
 	}
-	g.Expect(reconciler.observe(current, nil)).To(Equal(observedGeneration{generation: 3, since: now, isProcessed: true}))
-	g.Expect(reconciler.observe(current, missing).isProcessed).To(BeTrue(), "a new namespace")
+	g.Expect(reconciler.recordGeneration(current, nil)).To(Equal(observedGeneration{generation: 3, since: now, isProcessed: true}))
+	g.Expect(reconciler.recordGeneration(current, missing).isProcessed).To(BeTrue(), "a new namespace")
 }

@@ -65,7 +65,7 @@ func (e *fakeEngine) Observe(
 	if e.err != nil {
 		return plan.Snapshot{}, e.err
 	}
-	state, err := template.ParseState(namespace)
+	state, err := template.ParseRecord(namespace)
 	tmpl := &v1alpha1.NamespaceTemplate{ObjectMeta: metav1.ObjectMeta{Name: "team", UID: "team-uid"}}
 	tmpl.Spec.Initialization.EffectiveTimeoutSeconds = e.deadline
 	return plan.Snapshot{
@@ -211,8 +211,8 @@ func TestTemplatedNamespaceReconcile(t *testing.T) {
 	}
 }
 
-func stateWith(revision string) template.State {
-	return template.State{"team": {Revision: revision}}
+func stateWith(revision string) template.Record {
+	return template.Record{"team": {Revision: revision}}
 }
 
 // A new Namespace that contains everything is initialized by the request that records it.

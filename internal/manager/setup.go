@@ -134,7 +134,7 @@ func (s *shared) complete(ctx context.Context) error {
 		if s.server, err = webhooks.NewServer(ctx, s, s.Hold.Options, s.SystemNamespace); err != nil {
 			return fmt.Errorf("failed to set up the server of the webhooks: %w", err)
 		}
-		s.ready["hold"] = s.server.IsReady
+		s.ready["webhooks"] = s.server.IsReady
 	}
 	return nil
 }

@@ -96,7 +96,7 @@ func (o *templateDiffOptions) run(ctx context.Context, args []string) error {
 		if err != nil {
 			o.warnf("%v", err)
 		}
-		if state, err := template.ParseState(&namespaces[0]); err == nil {
+		if state, err := template.ParseRecord(&namespaces[0]); err == nil {
 			result.Match = new(template.ComputeMatch(changed.NamespaceTemplate, &namespaces[0], state, all))
 		}
 	}

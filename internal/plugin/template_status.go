@@ -121,7 +121,7 @@ func (s *templateStatus) addNamespaces(
 ) {
 	for i := range namespaces {
 		namespace := &namespaces[i]
-		state, err := template.ParseState(namespace)
+		state, err := template.ParseRecord(namespace)
 		if err != nil && template.Selects(object, namespace) ||
 			err == nil && template.IsOutdated(object, namespace, state, object.Status.UpdateRevision) {
 			s.Outdated = append(s.Outdated, namespace.Name)

@@ -64,9 +64,9 @@ func TestWithLock(t *testing.T) {
 			g.Expect(entry.LockedLabels).To(Equal(test.wantLabels))
 			g.Expect(entry.LockedAnnotations).To(Equal(test.wantAnnotations))
 
-			state := State{"t": entry}
+			state := Record{"t": entry}
 			namespace.Annotations = map[string]string{v1alpha1.AnnotationAppliedTemplates: state.String()}
-			parsed, err := ParseState(namespace)
+			parsed, err := ParseRecord(namespace)
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(parsed.String()).To(Equal(state.String()))
 			labels, annotations := initialization.LockedKeys(namespace)

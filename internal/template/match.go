@@ -42,7 +42,7 @@ type Match struct {
 // ComputeMatch returns whether a template is applied to a Namespace with a recorded state. A label that the selector of
 // another one of all templates requires has no typing error. ComputeMatch does not know which Namespaces are exempt.
 func ComputeMatch(
-	template *v1alpha1.NamespaceTemplate, namespace *corev1.Namespace, state State, all []v1alpha1.NamespaceTemplate,
+	template *v1alpha1.NamespaceTemplate, namespace *corev1.Namespace, state Record, all []v1alpha1.NamespaceTemplate,
 ) Match {
 	switch {
 	case template.DeletionTimestamp != nil:

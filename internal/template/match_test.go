@@ -165,13 +165,13 @@ func TestComputeMatch(t *testing.T) {
 				Name: "shop", Labels: test.labels, CreationTimestamp: metav1.NewTime(matchStart.Add(time.Hour)),
 				Annotations: map[string]string{
 					v1alpha1.AnnotationSelectedTemplates: "baseline",
-					v1alpha1.AnnotationAppliedTemplates:  State{"baseline": {Revision: "a"}}.String(),
+					v1alpha1.AnnotationAppliedTemplates:  Record{"baseline": {Revision: "a"}}.String(),
 				},
 			}}
 			if test.prepare != nil {
 				test.prepare(namespace)
 			}
-			state, err := ParseState(namespace)
+			state, err := ParseRecord(namespace)
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(ComputeMatch(template, namespace, state, test.others)).To(Equal(Match{test.want, test.reason}))
 		})

@@ -53,10 +53,10 @@ type entryRecord struct {
 	LockedAnnotations string `json:"lockedAnnotations,omitempty"`
 }
 
-// ParseState returns the state that a Namespace records. The guard policy allows only holders of the verb "record"
+// ParseRecord returns the state that a Namespace records. The guard policy allows only holders of the verb "record"
 // to change it. An error must not be treated as an empty state: the operator would adopt its own objects, and never
 // delete them. Therefore the only valid text of a state is that which String returns.
-func ParseState(namespace *corev1.Namespace) (State, error) {
+func ParseRecord(namespace *corev1.Namespace) (Record, error) {
 	text := namespace.Annotations[v1alpha1.AnnotationAppliedTemplates]
 	state, err := decodeState(text)
 	if err == nil && state.String() != text {
@@ -70,7 +70,7 @@ func ParseState(namespace *corev1.Namespace) (State, error) {
 }
 
 // String returns the value of the annotation; empty if there are no templates.
-func (s State) String() string {
+func (s Record) String() string {
 	if len(s) == 0 {
 		return ""
 	}
@@ -83,9 +83,9 @@ func (s State) String() string {
 	return string(encoded)
 }
 
-func decodeState(text string) (State, error) {
+func decodeState(text string) (Record, error) {
 	if text == "" {
-		return State{}, nil
+		return Record{}, nil
 	}
 	if len(text) > maxRecord {
 		return nil, fmt.Errorf("it is larger than %d bytes", maxRecord)
@@ -94,7 +94,7 @@ func decodeState(text string) (State, error) {
 	if err := json.Unmarshal([]byte(text), &records); err != nil {
 		return nil, err
 	}
-	state := make(State, len(records))
+	state := make(Record, len(records))
 	for name, record := range records {
 		entry := Entry{
 			Revision: record.Revision, Target: record.Target, LockedLabels: initialization.SplitNames(record.LockedLabels),

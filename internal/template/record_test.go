@@ -35,23 +35,23 @@ func TestRecord(t *testing.T) {
 	}
 	recording := func(value string) string { return `{"team":{"objects":{"Secret":{"pull":"` + value + `"}}}}` }
 	tests := map[string]struct {
-		state State
+		state Record
 		text  string
 	}{
-		"nothing":                     {State{}, ""},
-		"a template without objects":  {State{"team": {Revision: "a"}}, `{"team":{"revision":"a"}}`},
-		"a template without anything": {State{"team": {}}, `{"team":{}}`},
+		"nothing":                     {Record{}, ""},
+		"a template without objects":  {Record{"team": {Revision: "a"}}, `{"team":{"revision":"a"}}`},
+		"a template without anything": {Record{"team": {}}, `{"team":{}}`},
 		"templates, and one that is being applied": {
-			State{"team": {Revision: "a", Target: "b"}, "all": {Target: "c"}},
+			Record{"team": {Revision: "a", Target: "b"}, "all": {Target: "c"}},
 			`{"all":{"target":"c"},"team":{"revision":"a","target":"b"}}`,
 		},
-		"an object":         {State{"team": {Objects: []ObjectState{recordedSecret}}}, recording(encoded)},
-		"an adopted object": {State{"team": {Objects: []ObjectState{with(func(o *ObjectState) { o.IsAdopted = true })}}}, recording(encoded + "~")},
+		"an object":         {Record{"team": {Objects: []ObjectState{recordedSecret}}}, recording(encoded)},
+		"an adopted object": {Record{"team": {Objects: []ObjectState{with(func(o *ObjectState) { o.IsAdopted = true })}}}, recording(encoded + "~")},
 		"an adopted object that differs": {
-			State{"team": {Objects: []ObjectState{with(func(o *ObjectState) { o.IsAdopted, o.IsDifferent = true, true })}}}, recording(encoded + "~!"),
+			Record{"team": {Objects: []ObjectState{with(func(o *ObjectState) { o.IsAdopted, o.IsDifferent = true, true })}}}, recording(encoded + "~!"),
 		},
 		"kinds in groups": {
-			State{"team": {Objects: []ObjectState{
+			Record{"team": {Objects: []ObjectState{
 				with(func(o *ObjectState) {
 					o.Kind, o.Name = schema.GroupKind{Group: rbacv1.GroupName, Kind: "Role"}, "system:x<y"
 				}),
@@ -62,14 +62,14 @@ func TestRecord(t *testing.T) {
 		},
 		// An aggregated API server can assign any UID, and return no managedFields.
 		"another UID": {
-			State{"team": {Objects: []ObjectState{with(func(o *ObjectState) { o.UID = "a:1" })}}}, recording("a:1:9122da2154b3:b90d6734adf2"),
+			Record{"team": {Objects: []ObjectState{with(func(o *ObjectState) { o.UID = "a:1" })}}}, recording("a:1:9122da2154b3:b90d6734adf2"),
 		},
 		"a UID in capitals": {
-			State{"team": {Objects: []ObjectState{with(func(o *ObjectState) { o.UID = types.UID(strings.ToUpper(ordinaryUID)) })}}},
+			Record{"team": {Objects: []ObjectState{with(func(o *ObjectState) { o.UID = types.UID(strings.ToUpper(ordinaryUID)) })}}},
 			recording(strings.ToUpper(ordinaryUID) + ":9122da2154b3:b90d6734adf2"),
 		},
 		"no managedFields, adopted": {
-			State{"team": {Objects: []ObjectState{with(func(o *ObjectState) { o.Fields, o.IsAdopted = "", true })}}},
+			Record{"team": {Objects: []ObjectState{with(func(o *ObjectState) { o.Fields, o.IsAdopted = "", true })}}},
 			recording(ordinaryUID + ":9122da2154b3:~"),
 		},
 	}
@@ -77,7 +77,7 @@ func TestRecord(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			g.Expect(test.state.String()).To(Equal(test.text))
-			g.Expect(ParseState(namespaceWith("1", test.text))).To(Equal(test.state))
+			g.Expect(ParseRecord(namespaceWith("1", test.text))).To(Equal(test.state))
 		})
 	}
 }
@@ -131,7 +131,7 @@ func TestParseStateRejects(t *testing.T) {
 		"nested too deeply":           strings.Repeat(`{"a":`, maxRecord/6) + "1" + strings.Repeat("}", maxRecord/6),
 	} {
 		t.Run(name, func(t *testing.T) {
-			state, err := ParseState(namespaceWith("1", text))
+			state, err := ParseRecord(namespaceWith("1", text))
 			g := NewWithT(t)
 			g.Expect(err).To(MatchError(ContainSubstring(`namespace "ns"`)))
 			g.Expect(state).To(BeNil())
@@ -147,7 +147,7 @@ func FuzzParseState(f *testing.F) {
 	f.Add(`{"team":{"objects":{"Secret":{"pull":null}}},"team":null}`)
 	f.Fuzz(func(t *testing.T, text string) {
 		g := NewWithT(t)
-		state, err := ParseState(namespaceWith("1", text))
+		state, err := ParseRecord(namespaceWith("1", text))
 		if err != nil {
 			g.Expect(state).To(BeNil())
 			return
@@ -178,8 +178,8 @@ func FuzzRecord(f *testing.F) {
 			Kind: schema.GroupKind{Group: group, Kind: kind}, Name: name, UID: types.UID(uid), Content: HashOf(content),
 			Fields: hash(fields), IsAdopted: isAdopted,
 		}
-		state := State{template: {Revision: hash(fields), Objects: []ObjectState{object}}}
-		parsed, err := ParseState(namespaceWith("1", state.String()))
+		state := Record{template: {Revision: hash(fields), Objects: []ObjectState{object}}}
+		parsed, err := ParseRecord(namespaceWith("1", state.String()))
 		if err == nil && !strings.Contains(kind, ".") { // Kubernetes permits no dot in a kind.
 			g.Expect(parsed).To(Equal(state))
 		}
@@ -208,10 +208,10 @@ func TestRecordSize(t *testing.T) {
 	}
 	g := NewWithT(t)
 	g.Expect(entry.Objects).To(HaveEach(HaveField("Name", HaveLen(30))))
-	text := State{long("template", 0): entry}.String()
+	text := Record{long("template", 0): entry}.String()
 	t.Logf("%d bytes: %s", len(text), text)
 	g.Expect(len(text)).To(BeNumerically("<", 1024))
-	g.Expect(ParseState(namespaceWith("1", text))).To(HaveLen(1))
+	g.Expect(ParseRecord(namespaceWith("1", text))).To(HaveLen(1))
 
 	// The policies leave half of the annotations of an initializing Namespace to the operator.
 	largest := Entry{Revision: entry.Revision, Target: entry.Target}
@@ -220,7 +220,7 @@ func TestRecordSize(t *testing.T) {
 			Kind: kinds[len(kinds)-1], Name: fmt.Sprintf("%0253d", i), UID: uuid.NewUUID(), Content: HashOf(i), Fields: HashOf(i, i),
 		})
 	}
-	g.Expect(len(State{"team": largest}.String())).To(BeNumerically("<", maxRecord/2))
+	g.Expect(len(Record{"team": largest}.String())).To(BeNumerically("<", maxRecord/2))
 }
 
 func BenchmarkParseState(b *testing.B) {
@@ -230,9 +230,9 @@ func BenchmarkParseState(b *testing.B) {
 			Kind: configMaps.GroupKind(), Name: fmt.Sprint("config-", i), UID: uuid.NewUUID(), Content: HashOf(i), Fields: HashOf(i, i),
 		})
 	}
-	namespace := namespaceWith("1", State{"team": entry}.String())
+	namespace := namespaceWith("1", Record{"team": entry}.String())
 	for b.Loop() {
-		if _, err := ParseState(namespace); err != nil {
+		if _, err := ParseRecord(namespace); err != nil {
 			b.Fatal(err)
 		}
 	}

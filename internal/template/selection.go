@@ -16,7 +16,7 @@ import (
 
 // IsLate reports whether a template selects a Namespace but is not applied to it, because it was not created with the
 // template.
-func IsLate(template *v1alpha1.NamespaceTemplate, namespace *corev1.Namespace, state State) bool {
+func IsLate(template *v1alpha1.NamespaceTemplate, namespace *corev1.Namespace, state Record) bool {
 	return template.DeletionTimestamp == nil && Selects(template, namespace) && !Applies(template, namespace, state)
 }
 
@@ -43,7 +43,7 @@ func HasSelected(template *v1alpha1.NamespaceTemplate, namespace *corev1.Namespa
 // Applies reports whether a template is applied to a Namespace that it selects: while the Namespace is
 // initializing, only if it was created with the template; afterwards, if it contains the template or was initialized
 // without it, or if the template extends to existing Namespaces.
-func Applies(template *v1alpha1.NamespaceTemplate, namespace *corev1.Namespace, state State) bool {
+func Applies(template *v1alpha1.NamespaceTemplate, namespace *corev1.Namespace, state Record) bool {
 	if !Selects(template, namespace) {
 		return false
 	}
@@ -64,7 +64,7 @@ func hasTimedOut(template *v1alpha1.NamespaceTemplate, namespace *corev1.Namespa
 
 // MustApply reports whether a template is applied to a Namespace, as far as the cache knows: it may select a partial
 // Namespace that does not record it.
-func MustApply(template *v1alpha1.NamespaceTemplate, namespace *corev1.Namespace, state State) bool {
+func MustApply(template *v1alpha1.NamespaceTemplate, namespace *corev1.Namespace, state Record) bool {
 	_, isRecorded := state[template.Name]
 	return (isRecorded || !nscache.IsPartial(namespace)) && Applies(template, namespace, state)
 }
@@ -76,7 +76,7 @@ func IsKept(template *v1alpha1.NamespaceTemplate, namespace *corev1.Namespace, r
 
 // IsOutdated reports whether the operator must still update a Namespace to a revision of a template.
 func IsOutdated(
-	template *v1alpha1.NamespaceTemplate, namespace *corev1.Namespace, state State, revision string,
+	template *v1alpha1.NamespaceTemplate, namespace *corev1.Namespace, state Record, revision string,
 ) bool {
 	recorded := state[template.Name]
 	// The rollout does not wait for a Namespace that the template may not select.

@@ -18,7 +18,7 @@ import (
 )
 
 // Other returns another template for which a Namespace records an object, the first by name; empty if there is none.
-func (s State) Other(key ObjectKey, template string) string {
+func (s Record) Other(key ObjectKey, template string) string {
 	for _, name := range slices.Sorted(maps.Keys(s)) {
 		if name != template && s[name].Find(key) != nil {
 			return name
@@ -28,7 +28,7 @@ func (s State) Other(key ObjectKey, template string) string {
 }
 
 // Earlier returns what a Namespace records of an object for another template; nil if there is none.
-func (s State) Earlier(key ObjectKey, template string) *ObjectState {
+func (s Record) Earlier(key ObjectKey, template string) *ObjectState {
 	return s[s.Other(key, template)].Find(key)
 }
 
@@ -43,7 +43,7 @@ var (
 func IsMetadata(kind schema.GroupKind) bool { return kind == KindLabel || kind == KindAnnotation }
 
 // HasMetadata reports whether a Namespace has the values of all labels and annotations in a state.
-func (s State) HasMetadata(namespace *corev1.Namespace) bool {
+func (s Record) HasMetadata(namespace *corev1.Namespace) bool {
 	for _, entry := range s {
 		for _, object := range entry.Objects {
 			if IsMetadata(object.Kind) && MetadataHash(namespace, object.Key()) != object.Fields {
@@ -77,9 +77,9 @@ func KeyOf(manifest *unstructured.Unstructured) ObjectKey {
 	return ObjectKey{Kind: manifest.GroupVersionKind().GroupKind(), Name: manifest.GetName()}
 }
 
-// State is what the annotation v1alpha1.AnnotationAppliedTemplates records: the templates that a Namespace contains, by
-// name.
-type State map[string]Entry
+// Record is the content of the annotation v1alpha1.AnnotationAppliedTemplates: the templates that a Namespace contains,
+// by name.
+type Record map[string]Entry
 
 // Entry is what a Namespace contains of one template.
 type Entry struct {

@@ -13,7 +13,7 @@ func TestEarlier(t *testing.T) {
 	g, key := NewWithT(t), recordedConfigMap("config").Key()
 	inB, inC := recordedConfigMap("config"), recordedConfigMap("config")
 	inC.UID = "c"
-	state := State{"a": {Objects: []ObjectState{inB}}, "b": {Objects: []ObjectState{inB}}, "c": {Objects: []ObjectState{inC}}}
+	state := Record{"a": {Objects: []ObjectState{inB}}, "b": {Objects: []ObjectState{inB}}, "c": {Objects: []ObjectState{inC}}}
 	g.Expect(state.Earlier(key, "a").UID).To(BeEquivalentTo(objectUID), "the first other template by name")
 	delete(state, "b")
 	g.Expect(state.Earlier(key, "a").UID).To(BeEquivalentTo("c"))

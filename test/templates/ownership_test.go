@@ -31,7 +31,7 @@ import (
 // recordOf returns what a Namespace records about a template.
 func recordOf(g Gomega, ctx context.Context, namespace *corev1.Namespace, name string) template.Entry {
 	current := cluster.GetNamespace(g, ctx, namespace.Name)
-	state, err := template.ParseState(current)
+	state, err := template.ParseRecord(current)
 	g.Expect(err).NotTo(HaveOccurred())
 	return state[name]
 }
@@ -191,7 +191,7 @@ var _ = Describe("The operator deletes no object that it has not created", func(
 		patchNamespace(ctx, namespace, `{"metadata":{"labels":{"precious":"a"},"annotations":{"precious":"a"}}}`)
 
 		current := cluster.GetNamespace(Default, ctx, namespace.Name)
-		state, err := template.ParseState(current)
+		state, err := template.ParseRecord(current)
 		Expect(err).NotTo(HaveOccurred())
 		entry, hash := state[created.Name], template.HashOf("a")
 		for kind, uid := range map[schema.GroupKind]types.UID{
@@ -395,7 +395,7 @@ var _ = Describe("The record of the objects in a namespace", func() {
 		text, err := json.Marshal(changed)
 		Expect(err).NotTo(HaveOccurred())
 		patchNamespace(ctx, namespace, `{"metadata":{"annotations":{"`+v1alpha1.AnnotationAppliedTemplates+`":`+string(text)+`}}}`)
-		_, err = template.ParseState(cluster.GetNamespace(Default, ctx, namespace.Name))
+		_, err = template.ParseRecord(cluster.GetNamespace(Default, ctx, namespace.Name))
 		Expect(err).To(MatchError(ContainSubstring("unknown form")))
 
 		change(ctx, created.Name, only("other", configMap("other", "b")))

@@ -137,7 +137,7 @@ var _ = Describe("A restarted operator", func() {
 				Eventually(killed).WithContext(ctx).Should(BeClosed())
 				restartManager(ctx, nil)
 				expectInitialized(ctx, namespace)
-				state, err := template.ParseState(namespace)
+				state, err := template.ParseRecord(namespace)
 				Expect(err).NotTo(HaveOccurred())
 				objects := objectsOf(ctx, namespace)
 				Expect(objects).To(HaveLen(4))
@@ -195,7 +195,7 @@ var _ = Describe("A restarted operator", func() {
 		Expect(cluster.Admin.Delete(ctx, deleted)).To(Succeed())
 		Eventually(func(g Gomega) {
 			g.Expect(cluster.Admin.Get(ctx, client.ObjectKeyFromObject(namespace), namespace)).To(Succeed())
-			state, err := template.ParseState(namespace)
+			state, err := template.ParseRecord(namespace)
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(state[created.Name].Objects).To(HaveExactElements(
 				HaveField("UID", objectsOf(ctx, namespace)["ConfigMap/config"].UID)))

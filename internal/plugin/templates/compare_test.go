@@ -120,7 +120,7 @@ func TestCompare(t *testing.T) {
 		"object that moves to another template": {
 			change: func(spec *v1alpha1.NamespaceTemplateSpec) { spec.Objects = spec.Objects[1:] },
 			prepare: func(namespace *corev1.Namespace) {
-				state, _ := template.ParseState(namespace)
+				state, _ := template.ParseRecord(namespace)
 				state["other"] = template.Entry{Objects: []template.ObjectState{*state["team"].Find(settingsKey)}}
 				namespace.Annotations[v1alpha1.AnnotationAppliedTemplates] = state.String()
 			},
@@ -158,7 +158,7 @@ func TestCompare(t *testing.T) {
 				spec.Objects = append(spec.Objects, newObject("notes", notes))
 			},
 			prepare: func(namespace *corev1.Namespace) {
-				state, _ := template.ParseState(namespace)
+				state, _ := template.ParseRecord(namespace)
 				state["other"] = template.Entry{Objects: []template.ObjectState{
 					{Kind: schema.GroupKind{Kind: "ConfigMap"}, Name: "notes", UID: "uid"},
 				}}
@@ -283,13 +283,13 @@ func apply(t *testing.T, g Gomega, applied *Template, namespace *corev1.Namespac
 			Content: template.ObjectContent(manifest, object.Locked),
 		})
 	}
-	namespace.Annotations[v1alpha1.AnnotationAppliedTemplates] = template.State{applied.Name: recorded}.String()
+	namespace.Annotations[v1alpha1.AnnotationAppliedTemplates] = template.Record{applied.Name: recorded}.String()
 }
 
 // recordEarlier records objects of a template whose name is earlier.
 func recordEarlier(count int) func(*corev1.Namespace) {
 	return func(namespace *corev1.Namespace) {
-		state, _ := template.ParseState(namespace)
+		state, _ := template.ParseRecord(namespace)
 		var earlier template.Entry
 		for i := range count {
 			earlier.Objects = append(earlier.Objects, template.ObjectState{
@@ -304,7 +304,7 @@ func recordEarlier(count int) func(*corev1.Namespace) {
 // record returns a function that changes what a Namespace records.
 func record(change func(*template.Entry)) func(*corev1.Namespace) {
 	return func(namespace *corev1.Namespace) {
-		state, _ := template.ParseState(namespace)
+		state, _ := template.ParseRecord(namespace)
 		recorded := state["team"]
 		change(&recorded)
 		state["team"] = recorded

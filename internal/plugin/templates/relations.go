@@ -49,7 +49,7 @@ func (r *Relation) IsFailing() bool { return len(r.Failures) > 0 || r.Problem !=
 // ComputeRelations returns how templates relate to a Namespace, sorted by name. Without the templates, it contains
 // what the Namespace records.
 func ComputeRelations(all []v1alpha1.NamespaceTemplate, namespace *corev1.Namespace) []Relation {
-	state, stateErr := template.ParseState(namespace)
+	state, stateErr := template.ParseRecord(namespace)
 	var relations []Relation
 	for i := range all {
 		relation := computeRelation(&all[i], namespace, state, all)
@@ -67,7 +67,7 @@ func ComputeRelations(all []v1alpha1.NamespaceTemplate, namespace *corev1.Namesp
 }
 
 func computeRelation(
-	tmpl *v1alpha1.NamespaceTemplate, namespace *corev1.Namespace, state template.State, all []v1alpha1.NamespaceTemplate,
+	tmpl *v1alpha1.NamespaceTemplate, namespace *corev1.Namespace, state template.Record, all []v1alpha1.NamespaceTemplate,
 ) Relation {
 	recorded, status := state[tmpl.Name], &tmpl.Status
 	relation := Relation{

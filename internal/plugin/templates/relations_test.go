@@ -19,18 +19,18 @@ func TestComputeRelations(t *testing.T) {
 		Namespace: "shop", Object: "quota", Reason: v1alpha1.ReasonForbidden, Message: "no permission",
 	}
 	elsewhere := v1alpha1.TemplateFailure{Namespace: "other", Reason: v1alpha1.ReasonForbidden, Message: "no permission"}
-	selected, updated := template.Match{Result: template.MatchSelected}, template.State{"team": {Revision: "b"}}
+	selected, updated := template.Match{Result: template.MatchSelected}, template.Record{"team": {Revision: "b"}}
 	failing := func(name string, status metav1.ConditionStatus, reason, message string) metav1.Condition {
 		return metav1.Condition{Type: name, Status: status, Reason: reason, Message: message}
 	}
 	for name, test := range map[string]struct {
-		state  template.State
+		state  template.Record
 		status v1alpha1.NamespaceTemplateStatus
 		want   Relation
 	}{
 		"current": {state: updated, want: Relation{Revision: "b"}},
 		"outdated": {
-			state: template.State{"team": {Revision: "a", Target: "b"}},
+			state: template.Record{"team": {Revision: "a", Target: "b"}},
 			want:  Relation{Revision: "a", Target: "b", IsOutdated: true},
 		},
 		"failure": {
@@ -58,19 +58,19 @@ func TestComputeRelations(t *testing.T) {
 			want: Relation{Revision: "b", Note: "Unauthorized: Rules are missing:"},
 		},
 		"unauthorized, and not applied": {
-			state: template.State{"team": {Target: "b"}}, status: v1alpha1.NamespaceTemplateStatus{Conditions: []metav1.Condition{
+			state: template.Record{"team": {Target: "b"}}, status: v1alpha1.NamespaceTemplateStatus{Conditions: []metav1.Condition{
 				failing(v1alpha1.ConditionAuthorized, metav1.ConditionFalse, v1alpha1.ReasonUnauthorized, "Rules are missing:\nrules: []"),
 			}},
 			want: Relation{Target: "b", IsOutdated: true, Problem: "Unauthorized: Rules are missing:"},
 		},
 		"invalid, and not applied completely": {
-			state: template.State{"team": {Revision: "a", Target: "b"}}, status: v1alpha1.NamespaceTemplateStatus{Conditions: []metav1.Condition{
+			state: template.Record{"team": {Revision: "a", Target: "b"}}, status: v1alpha1.NamespaceTemplateStatus{Conditions: []metav1.Condition{
 				failing(v1alpha1.ConditionValid, metav1.ConditionFalse, v1alpha1.ReasonInvalid, "x"),
 			}},
 			want: Relation{Revision: "a", Target: "b", IsOutdated: true, Problem: "Invalid: x"},
 		},
 		"paused": {
-			state: template.State{"team": {Revision: "a"}}, status: v1alpha1.NamespaceTemplateStatus{Conditions: []metav1.Condition{
+			state: template.Record{"team": {Revision: "a"}}, status: v1alpha1.NamespaceTemplateStatus{Conditions: []metav1.Condition{
 				failing(v1alpha1.ConditionProgressing, metav1.ConditionUnknown, v1alpha1.ReasonPaused, "The rollout is paused."),
 			}},
 			want: Relation{Revision: "a", IsOutdated: true, Note: "The rollout is paused."},
@@ -97,7 +97,7 @@ func TestComputeRelations(t *testing.T) {
 func TestComputeRelationsWithoutTemplates(t *testing.T) {
 	g := NewWithT(t)
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", Annotations: map[string]string{
-		v1alpha1.AnnotationAppliedTemplates: template.State{"b": {Revision: "1"}, "a": {Target: "2"}}.String(),
+		v1alpha1.AnnotationAppliedTemplates: template.Record{"b": {Revision: "1"}, "a": {Target: "2"}}.String(),
 	}}}
 	g.Expect(ComputeRelations(nil, namespace)).To(Equal([]Relation{{Template: "a", Target: "2"}, {Template: "b", Revision: "1"}}))
 

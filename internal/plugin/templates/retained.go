@@ -32,10 +32,10 @@ func (o RetainedObject) String() string { return fmt.Sprintf("%s %s", o.Kind, o.
 // Retained returns the objects with the label of a template that their Namespaces do not record, sorted. A Namespace
 // that is not initialized does not record its objects yet.
 func Retained(namespaces []corev1.Namespace, contents []resourcetypes.Content) []RetainedObject {
-	uids, records := map[string]types.UID{}, map[string]template.State{}
+	uids, records := map[string]types.UID{}, map[string]template.Record{}
 	for i := range namespaces {
 		namespace := &namespaces[i]
-		state, err := template.ParseState(namespace)
+		state, err := template.ParseRecord(namespace)
 		if err == nil && !template.AwaitsTemplates(namespace) && namespace.DeletionTimestamp == nil {
 			uids[namespace.Name], records[namespace.Name] = namespace.UID, state
 		}

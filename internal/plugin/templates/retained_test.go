@@ -20,7 +20,7 @@ import (
 
 func TestRetained(t *testing.T) {
 	quota := schema.GroupKind{Kind: "ResourceQuota"}
-	recorded := template.State{"sized": {Revision: "r", Objects: []template.ObjectState{
+	recorded := template.Record{"sized": {Revision: "r", Objects: []template.ObjectState{
 		{Kind: quota, Name: "quota-md", UID: "2", Content: "c", Fields: "f"},
 	}}}
 	namespace := func(changes ...func(*wrappers.NamespaceWrapper)) corev1.Namespace {

@@ -80,7 +80,7 @@ func (t *Template) CheckSelected(namespace *corev1.Namespace) error {
 		if template.Selects(t.NamespaceTemplate, namespace) {
 			return nil
 		}
-		reason = template.ComputeMatch(t.NamespaceTemplate, namespace, template.State{}, nil).Reason
+		reason = template.ComputeMatch(t.NamespaceTemplate, namespace, template.Record{}, nil).Reason
 	}
 	return fmt.Errorf("template %q does not select namespace %q: %s", t.Name, namespace.Name, reason)
 }

@@ -203,7 +203,7 @@ func TestExecute(t *testing.T) {
 	second := plan.NewMetadata(template.KindAnnotation, "owner", "b", namespace)
 	decided := plan.Compute(plan.Snapshot{
 		Namespace: namespace, Now: now, FullPassInterval: time.Hour, Templates: []v1alpha1.NamespaceTemplate{*team(), *other},
-		State: template.State{"team": {Objects: []template.ObjectState{{Kind: configMaps.GroupKind(), Name: "old", UID: "old-uid"}}}},
+		State: template.Record{"team": {Objects: []template.ObjectState{{Kind: configMaps.GroupKind(), Name: "old", UID: "old-uid"}}}},
 		Applicable: []plan.TemplateSnapshot{
 			{Template: other, Objects: []plan.ObjectSnapshot{second}, Choice: plan.Choice{Revision: "b"}},
 			{
@@ -253,7 +253,7 @@ func TestExecuteStops(t *testing.T) {
 			server := &apiServer{answers: map[string]answer{"PATCH /api/v1/namespaces/ns/configmaps/one": {http.StatusForbidden, test.status}}}
 			decided := plan.Compute(plan.Snapshot{
 				Namespace: namespaceOf(nil), Now: now, FullPassInterval: time.Hour,
-				State:      template.State{"team": {Objects: []template.ObjectState{{Kind: configMaps.GroupKind(), Name: "old", UID: "old-uid"}}}},
+				State:      template.Record{"team": {Objects: []template.ObjectState{{Kind: configMaps.GroupKind(), Name: "old", UID: "old-uid"}}}},
 				Applicable: []plan.TemplateSnapshot{{Template: team(), Objects: []plan.ObjectSnapshot{{Name: "one", Manifest: configMap("one")}}, Choice: plan.Choice{Revision: "b"}}},
 			}, plan.Memory{})
 			results, err := server.executor(t, &stores{}, interceptor.Funcs{}).Execute(t.Context(), decided)

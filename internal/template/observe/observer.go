@@ -79,7 +79,7 @@ func (o *Observer) Observe(
 // applicable returns the templates to apply to a Namespace, sorted by name. A template that does not fit into the set
 // is not added to a Namespace, because the admission policies do not check who selects it.
 func (o *Observer) applicable(
-	templates []v1alpha1.NamespaceTemplate, namespace *corev1.Namespace, state template.State,
+	templates []v1alpha1.NamespaceTemplate, namespace *corev1.Namespace, state template.Record,
 ) []*v1alpha1.NamespaceTemplate {
 	// Most passes add no template.
 	omitted := sync.OnceValue(func() sets.Set[string] { return o.Programs.Omitted(templates) })

@@ -68,7 +68,7 @@ func TestApplicable(t *testing.T) {
 		// created are the templates that selected the Namespace when it was created.
 		created string
 		pending string
-		state   template.State
+		state   template.Record
 		skipped *corev1.NamespaceCondition
 		want    []string
 	}{
@@ -92,10 +92,10 @@ func TestApplicable(t *testing.T) {
 		},
 		"other initializers are pending": {labels: map[string]string{label: "team"}, pending: "other.example.com", want: []string{"existing"}},
 		"initialized":                    {labels: map[string]string{label: "team"}, want: []string{"existing"}},
-		"initialized, recorded":          {labels: map[string]string{label: "team"}, state: template.State{"new": {}}, want: []string{"existing", "new"}},
-		"initialized, relabelled":        {labels: map[string]string{label: "other"}, state: template.State{"new": {}, "deleted": {}}},
+		"initialized, recorded":          {labels: map[string]string{label: "team"}, state: template.Record{"new": {}}, want: []string{"existing", "new"}},
+		"initialized, relabelled":        {labels: map[string]string{label: "other"}, state: template.Record{"new": {}, "deleted": {}}},
 		"initialized, recorded before there were too many templates": {
-			labels: map[string]string{label: "team"}, state: template.State{"omitted": {}}, want: []string{"existing", "omitted"},
+			labels: map[string]string{label: "team"}, state: template.Record{"omitted": {}}, want: []string{"existing", "omitted"},
 		},
 		"initialized, by name": {labels: map[string]string{v1alpha1.LabelTemplate: "named"}},
 		"not selected":         {pending: v1alpha1.TemplatesInitializer},

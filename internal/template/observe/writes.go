@@ -33,7 +33,7 @@ type namespaceWrites struct {
 	uid types.UID
 	// state is what the Namespace contains, if the cache may not contain it yet. The operator writes the annotation of a
 	// new Namespace only when it is initialized, in the same request.
-	state template.State
+	state template.Record
 	// version is the resourceVersion of the Namespace that records the state; empty if none does.
 	version string
 	// objects has the metadata in the responses to writes.
@@ -71,7 +71,7 @@ func (w *Writes) Forget(name string) {
 }
 
 // State returns what a Namespace contains. The cache can be older than the operator's last write.
-func (w *Writes) State(namespace *corev1.Namespace) (template.State, error) {
+func (w *Writes) State(namespace *corev1.Namespace) (template.Record, error) {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
 	if known := w.get(namespace); known != nil && known.state != nil {
@@ -80,7 +80,7 @@ func (w *Writes) State(namespace *corev1.Namespace) (template.State, error) {
 		}
 		known.state, known.version = nil, ""
 	}
-	return template.ParseState(namespace)
+	return template.ParseRecord(namespace)
 }
 
 // IsStale reports whether a Namespace from the cache is older than the operator's last write. The watch event
@@ -93,7 +93,7 @@ func (w *Writes) IsStale(namespace *corev1.Namespace) bool {
 }
 
 // SetState stores what a Namespace contains, with the resourceVersion that records it; empty if none does.
-func (w *Writes) SetState(namespace *corev1.Namespace, state template.State, version string) {
+func (w *Writes) SetState(namespace *corev1.Namespace, state template.Record, version string) {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
 	known := w.getOrAdd(namespace)

@@ -39,7 +39,7 @@ func TestRecordedStates(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g, w := NewWithT(t), writesAt(start)
 			if test.set != "" {
-				w.SetState(test.namespace, template.State{"a": {Revision: test.set}}, test.resourceVersion)
+				w.SetState(test.namespace, template.Record{"a": {Revision: test.set}}, test.resourceVersion)
 			}
 			g.Expect(w.IsStale(test.namespace)).To(Equal(test.isStale))
 			state, err := w.State(test.namespace)
@@ -65,7 +65,7 @@ func TestWritesAreSynchronized(t *testing.T) {
 			for step := range 200 {
 				namespace := namespaceWith("5", "")
 				namespace.Name = fmt.Sprint("ns-", step%3)
-				w.SetState(namespace, template.State{}, "")
+				w.SetState(namespace, template.Record{}, "")
 				w.Wrote(namespace, key, &plan.Observed{ResourceVersion: "1"})
 				_, _ = w.State(namespace)
 				w.isOwn(namespace.Name, key, "1")

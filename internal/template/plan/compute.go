@@ -52,7 +52,7 @@ func Compute(snapshot Snapshot, memory Memory) Plan {
 // startTurn determines when the first pass over a new Namespace and, if a deadline of a template counts from it, the
 // turn of the initializer have started.
 func (p *Plan) startTurn() {
-	p.elapsed = elapsedSince(&p.Memory.FirstPass, p.Now)
+	p.elapsed = startOnce(&p.Memory.FirstPass, p.Now)
 	if !slices.ContainsFunc(p.Applicable, func(s TemplateSnapshot) bool {
 		return s.Template.Spec.Initialization.EffectiveTimeoutSeconds != nil
 	}) {
@@ -60,7 +60,7 @@ func (p *Plan) startTurn() {
 	}
 	p.turnStart = initialization.TurnStart(p.Namespace, v1alpha1.TemplatesInitializer, p.Now)
 	if p.isNewTurn = p.turnStart.IsZero(); p.isNewTurn { // The turn, or the first deadline, is new.
-		p.turnStart = p.Now.Add(-elapsedSince(&p.Memory.FirstTurn, p.Now))
+		p.turnStart = p.Now.Add(-startOnce(&p.Memory.FirstTurn, p.Now))
 	}
 }
 
@@ -160,7 +160,7 @@ func (p *Plan) planObject(index int, observed ObjectSnapshot) object {
 // template, and other templates are applied.
 func (p *Plan) checkSynced() error {
 	isUnsynced := slices.ContainsFunc(p.templates, func(t templatePlan) bool { return t.outcome.isUnsynced() })
-	if !isUnsynced || elapsedSince(&p.Memory.UnsyncedSince, p.Now) >= syncTimeout {
+	if !isUnsynced || startOnce(&p.Memory.UnsyncedSince, p.Now) >= syncTimeout {
 		return nil
 	}
 	p.RetryAfter = SyncRetry

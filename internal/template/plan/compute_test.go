@@ -99,7 +99,7 @@ func TestPass(t *testing.T) {
 		return template.Entry{Revision: revision, Objects: objects}
 	}
 	one, two := recordedConfigMap("one"), recordedConfigMap("two")
-	state := template.State{"a": recorded("a", one, two)}
+	state := template.Record{"a": recorded("a", one, two)}
 	var many []string
 	for i := range template.MaxObjects {
 		many = append(many, strconv.Itoa(i))
@@ -108,7 +108,7 @@ func TestPass(t *testing.T) {
 	forbidden := apierrors.NewForbidden(schema.GroupResource{}, "new", errors.New("x"))
 	claimed := []string{v1alpha1.ReasonClaimedByTemplate, v1alpha1.ReasonClaimedByTemplate}
 	tests := map[string]struct {
-		state          template.State
+		state          template.Record
 		isInitializing bool
 		templates      []applied
 		answer         respond
@@ -124,8 +124,8 @@ func TestPass(t *testing.T) {
 		"an object is removed":                        {state: state, templates: []applied{{name: "a", revision: "b", objects: objects("one")}}, applied: []string{"one"}, deleted: []string{"two"}, want: []string{"a b>[one]"}},
 		"all objects are removed":                     {state: state, templates: []applied{{name: "a", revision: "b"}}, want: []string{"a b>[one two]"}},
 		"an object is removed, Retain":                {state: state, templates: []applied{{name: "a", revision: "b", objects: objects("one"), change: retain}}, applied: []string{"one"}, want: []string{"a b>[one]"}},
-		"an adopted object is removed":                {state: template.State{"a": recorded("a", one, adopted)}, templates: []applied{{name: "a", revision: "b", objects: objects("one")}}, applied: []string{"one"}, want: []string{"a b>[one]"}, kept: 1},
-		"an adopted object is removed, another fails": {state: template.State{"a": recorded("a", one, adopted)}, answer: failing(Apply, "one", forbidden), templates: []applied{{name: "a", revision: "b", objects: objects("one")}}, applied: []string{"one"}, want: []string{"a a>b[adopted one]"}, problems: []string{v1alpha1.ReasonForbidden}},
+		"an adopted object is removed":                {state: template.Record{"a": recorded("a", one, adopted)}, templates: []applied{{name: "a", revision: "b", objects: objects("one")}}, applied: []string{"one"}, want: []string{"a b>[one]"}, kept: 1},
+		"an adopted object is removed, another fails": {state: template.Record{"a": recorded("a", one, adopted)}, answer: failing(Apply, "one", forbidden), templates: []applied{{name: "a", revision: "b", objects: objects("one")}}, applied: []string{"one"}, want: []string{"a a>b[adopted one]"}, problems: []string{v1alpha1.ReasonForbidden}},
 		"an object fails":                             {state: state, answer: failing(Apply, "new", forbidden), templates: []applied{{name: "a", revision: "b", objects: objects("one", "new")}}, applied: []string{"one", "new"}, want: []string{"a a>b[one two]"}, problems: []string{v1alpha1.ReasonForbidden}},
 		"it is unknown what it contains":              {state: state, templates: []applied{{name: "a", err: unknown}}, want: []string{"a a>[one two]"}, problems: []string{v1alpha1.ReasonApplyFailed}},
 		"another one is unknown":                      {state: state, templates: []applied{{name: "a", revision: "b", objects: objects("one")}, {name: "c", err: unknown}}, applied: []string{"one"}, want: []string{"a b>[one two]"}, problems: []string{v1alpha1.ReasonApplyFailed}},
@@ -138,8 +138,8 @@ func TestPass(t *testing.T) {
 		"Once, not applied":                           {templates: []applied{{name: "a", revision: "b", objects: objects("new"), change: once}}, applied: []string{"new"}, want: []string{"a b>[new]"}},
 		"no revision yet":                             {state: state, templates: []applied{{name: "a"}}, want: []string{"a a>[one two]"}},
 		"created when initialized, before":            {isInitializing: true, templates: []applied{{name: "a", revision: "b", objects: objects("one"), isPartial: true}}, applied: []string{"one"}, want: []string{"a >b[one]"}},
-		"an unknown one has had an object":            {state: template.State{"c": recorded("a", one)}, templates: []applied{{name: "a", revision: "b", objects: objects("two")}, {name: "c", err: unknown}}, applied: []string{"two"}, want: []string{"a b>[two]", "c a>[one]"}, problems: []string{v1alpha1.ReasonApplyFailed}},
-		"an unknown one that had it is second":        {state: template.State{"c": recorded("a", one)}, templates: []applied{{name: "a", revision: "b", objects: objects("one", "two")}, {name: "c", err: unknown}}, applied: []string{"one", "two"}, want: []string{"a b>[one two]", "c a>[one]"}, problems: []string{v1alpha1.ReasonApplyFailed}},
+		"an unknown one has had an object":            {state: template.Record{"c": recorded("a", one)}, templates: []applied{{name: "a", revision: "b", objects: objects("two")}, {name: "c", err: unknown}}, applied: []string{"two"}, want: []string{"a b>[two]", "c a>[one]"}, problems: []string{v1alpha1.ReasonApplyFailed}},
+		"an unknown one that had it is second":        {state: template.Record{"c": recorded("a", one)}, templates: []applied{{name: "a", revision: "b", objects: objects("one", "two")}, {name: "c", err: unknown}}, applied: []string{"one", "two"}, want: []string{"a b>[one two]", "c a>[one]"}, problems: []string{v1alpha1.ReasonApplyFailed}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -184,7 +184,7 @@ func TestDeselectedTemplates(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			g, s := NewWithT(t), snapshotOf(template.State{"deselected": {Revision: "a", Objects: []template.ObjectState{one, two}}})
+			g, s := NewWithT(t), snapshotOf(template.Record{"deselected": {Revision: "a", Objects: []template.ObjectState{one, two}}})
 			tmpl := v1alpha1.NamespaceTemplate{ObjectMeta: metav1.ObjectMeta{Name: "deselected", UID: "deselected"}}
 			tmpl.Spec.ObjectRetentionPolicy = v1alpha1.TemplateObjectRetentionPolicy{WhenDeselected: test.selected, WhenDeleted: test.deleted}
 			if test.isDeleted {
@@ -206,7 +206,7 @@ func TestDeselectedTemplates(t *testing.T) {
 // An object is deleted after its template was applied, and after the API server has confirmed the decision. What was
 // not deleted remains recorded.
 func TestRemovals(t *testing.T) {
-	recorded := template.State{"a": {Revision: "a", Objects: []template.ObjectState{recordedConfigMap("one")}}}
+	recorded := template.Record{"a": {Revision: "a", Objects: []template.ObjectState{recordedConfigMap("one")}}}
 	notFound := apierrors.NewNotFound(schema.GroupResource{}, "one")
 	answerTo := func(verb Verb, response Response) respond {
 		return func(o Operation) *Response {
@@ -306,7 +306,7 @@ func TestAwaitSelection(t *testing.T) {
 // new Namespace waits for the object.
 func TestUnconfirmed(t *testing.T) {
 	conflict := apierrors.NewConflict(schema.GroupResource{}, "x", errors.New("x"))
-	recorded := template.State{"a": {Revision: "a", Objects: []template.ObjectState{recordedConfigMap("old")}}}
+	recorded := template.Record{"a": {Revision: "a", Objects: []template.ObjectState{recordedConfigMap("old")}}}
 	shared := objects("config")
 	shared[0].Current = &Observed{UID: objectUID, NamespaceUID: namespaceUID, Fields: "fields", IsShared: true}
 	recorded["a"].Objects[0].Name = "config"
@@ -380,7 +380,7 @@ func TestStoppedExecution(t *testing.T) {
 // Plans and memories are values.
 func TestComputeChangesNothing(t *testing.T) {
 	g := NewWithT(t)
-	s := snapshotOf(template.State{"a": {Revision: "a", Objects: []template.ObjectState{recordedConfigMap("one"), recordedConfigMap("old")}}}).
+	s := snapshotOf(template.Record{"a": {Revision: "a", Objects: []template.ObjectState{recordedConfigMap("one"), recordedConfigMap("old")}}}).
 		with(applied{name: "a", revision: "b", objects: objects("one", "two")})
 	memory := Memory{}
 	p := Compute(s, memory)
@@ -444,7 +444,7 @@ func TestFullPass(t *testing.T) {
 			if name == "the managedFields are the recorded" {
 				state.Fields, test.object.Current = "", &Observed{UID: objectUID}
 			}
-			s := snapshotOf(template.State{"a": {Revision: "b", Objects: []template.ObjectState{state}}}).
+			s := snapshotOf(template.Record{"a": {Revision: "b", Objects: []template.ObjectState{state}}}).
 				with(applied{name: "a", revision: "b", objects: []ObjectSnapshot{test.object}})
 			memory := Memory{NextFullPass: start}
 			if test.isNotDue {
@@ -466,9 +466,9 @@ func TestNotRecorded(t *testing.T) {
 	g := NewWithT(t)
 	unchanged, changed := template.Entry{Revision: "b"}, template.Entry{Revision: "b", Objects: []template.ObjectState{recordedConfigMap("config")}}
 	namespace := wrappers.MakeNamespace("ns").Annotation(v1alpha1.AnnotationAppliedTemplates,
-		template.State{"unchanged": unchanged, "changed": {Revision: "a"}}.String()).Obj()
+		template.Record{"unchanged": unchanged, "changed": {Revision: "a"}}.String()).Obj()
 	outcome := Outcome{
-		State:     template.State{"unchanged": unchanged, "changed": changed},
+		State:     template.Record{"unchanged": unchanged, "changed": changed},
 		Templates: []TemplateOutcome{{Template: "changed", Revision: "b"}, {Template: "unchanged"}},
 		Kept:      []template.Problem{{Reason: v1alpha1.ReasonObjectRetained}},
 	}

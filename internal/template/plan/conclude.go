@@ -36,7 +36,7 @@ type conclusion struct {
 func Conclude(p Plan, results []Result) (Outcome, Memory) {
 	c := &conclusion{Plan: p, results: results}
 	c.Memory, c.templates, c.absent = p.Memory.clone(), slices.Clone(p.templates), maps.Clone(p.absent)
-	c.outcome = Outcome{State: template.State{}, Refusal: p.Refusal, Elapsed: p.elapsed, Namespace: p.Namespace}
+	c.outcome = Outcome{State: template.Record{}, Refusal: p.Refusal, Elapsed: p.elapsed, Namespace: p.Namespace}
 	if p.isNewTurn {
 		c.outcome.TurnStart = p.turnStart
 	}

@@ -186,7 +186,7 @@ func TestExchanges(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			wanted, state := *wantConfigMap("one", "new"), template.State{}
+			wanted, state := *wantConfigMap("one", "new"), template.Record{}
 			wanted.Current = test.current
 			if test.recorded != nil {
 				owner := test.owner
@@ -264,7 +264,7 @@ func TestReplacementIsNotRepeated(t *testing.T) {
 	invalid := apierrors.NewInvalid(configMaps.GroupKind(), "one", field.ErrorList{field.Forbidden(field.NewPath("data"), "immutable")})
 	wanted := *wantConfigMap("one", "new")
 	wanted.Current = &Observed{UID: objectUID, NamespaceUID: namespaceUID, Fields: "fields"}
-	s := snapshotOf(template.State{"a": {Revision: "b", Objects: []template.ObjectState{recordedConfigMap("one")}}}).
+	s := snapshotOf(template.Record{"a": {Revision: "b", Objects: []template.ObjectState{recordedConfigMap("one")}}}).
 		with(applied{name: "a", revision: "b", objects: []ObjectSnapshot{wanted}})
 	outcome, _, sent := pass(s, Memory{}, func(o Operation) *Response {
 		if o.step == apply {

@@ -45,7 +45,7 @@ func recordedConfigMap(name string) template.ObjectState {
 }
 
 // snapshotOf returns a snapshot of an initialized Namespace.
-func snapshotOf(state template.State) Snapshot {
+func snapshotOf(state template.Record) Snapshot {
 	return Snapshot{
 		Namespace: wrappers.MakeNamespace("ns").UID(namespaceUID).Obj(), State: state, Now: start, Start: start, FullPassInterval: time.Hour,
 	}
@@ -189,7 +189,7 @@ func failing(verb Verb, name string, err error) respond {
 }
 
 // describeState returns the revision, the target and the objects of each template in a state.
-func describeState(state template.State) []string {
+func describeState(state template.Record) []string {
 	var texts []string
 	for _, name := range slices.Sorted(maps.Keys(state)) {
 		text := fmt.Sprintf("%s %s>%s", name, state[name].Revision, state[name].Target)

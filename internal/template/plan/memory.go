@@ -88,8 +88,8 @@ func rememberSince[M ~map[K]time.Time, K comparable](known M, next *M, key K, no
 	return since
 }
 
-// elapsedSince returns the time since a start. If there is none, it is now.
-func elapsedSince(start *time.Time, now time.Time) time.Duration {
+// startOnce starts something now, unless it has started already, and returns the time since then.
+func startOnce(start *time.Time, now time.Time) time.Duration {
 	if start.IsZero() {
 		*start = now
 	}

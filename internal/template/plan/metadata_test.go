@@ -66,7 +66,7 @@ func TestMetadata(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			g, state := NewWithT(t), template.State{}
+			g, state := NewWithT(t), template.Record{}
 			namespace := wrappers.MakeNamespace("ns").UID(namespaceUID).ResourceVersion("3")
 			if test.current != "-" {
 				namespace.Label("zone", test.current)
@@ -164,7 +164,7 @@ func TestMetadataRemoval(t *testing.T) {
 			if !test.isAbsent {
 				namespace.Label("zone", "a")
 			}
-			s := snapshotOf(template.State{"team": {Revision: "a", Objects: []template.ObjectState{*recordedLabel("a", false)}}}).
+			s := snapshotOf(template.Record{"team": {Revision: "a", Objects: []template.ObjectState{*recordedLabel("a", false)}}}).
 				with(applied{name: "team", revision: "b"})
 			s.Namespace = namespace.Obj()
 			outcome, _, sent := pass(s, Memory{NextFullPass: start.Add(time.Hour)}, test.answer)

@@ -22,7 +22,7 @@ import (
 // Outcome is the outcome of a pass over one Namespace.
 type Outcome struct {
 	// State is what the Namespace contains now.
-	State template.State
+	State template.Record
 	// Templates are the outcomes of the applicable templates, sorted by name.
 	Templates []TemplateOutcome
 	// Kept are objects that are no longer recorded and that the operator has not created.
@@ -101,7 +101,7 @@ func (o TemplateOutcome) isUnsynced() bool {
 // NotRecorded adds a problem to each template whose state the Namespace could not record, for example because its
 // users leave no space for the annotation. The Namespace then does not count as updated.
 func (r *Outcome) NotRecorded(namespace *corev1.Namespace, err error) {
-	recorded, _ := template.ParseState(namespace)
+	recorded, _ := template.ParseRecord(namespace)
 	r.Kept = nil
 	for i := range r.Templates {
 		outcome := &r.Templates[i]

@@ -16,7 +16,7 @@ import (
 
 func TestPreview(t *testing.T) {
 	excluded := recordedConfigMap("excluded")
-	state := template.State{"a": {Revision: "a", Objects: []template.ObjectState{recordedConfigMap("one"), excluded}}}
+	state := template.Record{"a": {Revision: "a", Objects: []template.ObjectState{recordedConfigMap("one"), excluded}}}
 	outside := objects("two")
 	outside[0].Manifest.SetNamespace("other")
 	for name, test := range map[string]struct {

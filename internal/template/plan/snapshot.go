@@ -27,7 +27,7 @@ import (
 type Snapshot struct {
 	Namespace *corev1.Namespace
 	// State is what the Namespace records.
-	State template.State
+	State template.Record
 	// Templates are all templates, and Applicable those that apply to the Namespace, sorted by name.
 	Templates  []v1alpha1.NamespaceTemplate
 	Applicable []TemplateSnapshot

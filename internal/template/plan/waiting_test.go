@@ -104,7 +104,7 @@ func TestWaits(t *testing.T) {
 				namespace.Annotation(v1alpha1.AnnotationTurnStartedAt, test.recorded)
 			}
 			quota, recorded := provisioned(Quotas, "quota", test.isCounted)
-			s := snapshotOf(template.State{"team": {Revision: "b", Objects: []template.ObjectState{recorded}}}).with(applied{
+			s := snapshotOf(template.Record{"team": {Revision: "b", Objects: []template.ObjectState{recorded}}}).with(applied{
 				name: "team", revision: "b", objects: []ObjectSnapshot{quota}, change: func(t *v1alpha1.NamespaceTemplate) {
 					t.Spec.Initialization = v1alpha1.TemplateInitialization{
 						WaitPolicy: test.wait, EffectiveTimeoutSeconds: test.limit,
@@ -174,7 +174,7 @@ func TestWaitForRoleBindings(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g, memory := NewWithT(t), Memory{FirstTurn: start.Add(-test.elapsed)}
-			object, state := binding, template.State{"a": {Revision: "b", Objects: []template.ObjectState{recorded}}}
+			object, state := binding, template.Record{"a": {Revision: "b", Objects: []template.ObjectState{recorded}}}
 			if test.isNew {
 				object.Current, state = nil, nil
 			}
@@ -204,7 +204,7 @@ func TestObjectsOfInitializedNamespaces(t *testing.T) {
 		g := NewWithT(t)
 		binding, recorded := provisioned(RoleBindings.WithVersion("v1"), "admin", false)
 		change(&binding)
-		s := snapshotOf(template.State{"a": {Revision: "b", Objects: []template.ObjectState{recorded}}}).
+		s := snapshotOf(template.Record{"a": {Revision: "b", Objects: []template.ObjectState{recorded}}}).
 			with(applied{name: "a", revision: "b", objects: []ObjectSnapshot{binding}})
 		outcome, _, sent := pass(s, Memory{}, nil)
 		g.Expect(sent).To(BeEmpty())
