@@ -66,6 +66,9 @@ func (c *Cluster) CreateTemplate(ctx context.Context, template *v1alpha1.Namespa
 		g.Expect(c.Admin.Create(ctx, &probe.Namespace, client.DryRunAll)).To(Succeed())
 		selected := strings.Split(probe.Annotations[v1alpha1.AnnotationSelectedTemplates], ",")
 		g.Expect(selected).To(ContainElement(template.Name))
+		// Before, the API server can call the webhook for an earlier set, which sees the current one.
+		set := c.EffectiveSet(g, ctx)
+		g.Expect(set.Status.ObservedGeneration).To(Equal(set.Generation))
 	}).WithContext(ctx).Should(Succeed())
 }
 

@@ -12,7 +12,6 @@ import (
 	. "github.com/onsi/gomega"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	applycorev1 "k8s.io/client-go/applyconfigurations/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -88,6 +87,7 @@ var _ = Describe("A value that admission changes", func() {
 		GinkgoHelper()
 		name := framework.Unique("mutate")
 		selector := &metav1.LabelSelector{MatchLabels: map[string]string{"kind": kind}}
+		framework.SkipWithoutPolicies(ctx, cluster.Admin.Config, "the spec mutates objects by a policy")
 		policy := &admissionregistrationv1.MutatingAdmissionPolicy{
 			ObjectMeta: metav1.ObjectMeta{Name: name},
 			Spec: admissionregistrationv1.MutatingAdmissionPolicySpec{
@@ -109,11 +109,7 @@ var _ = Describe("A value that admission changes", func() {
 				}},
 			},
 		}
-		err := cluster.Admin.Create(ctx, policy)
-		if apierrors.IsNotFound(err) {
-			Skip("mutating admission policies are enabled by default since Kubernetes 1.36")
-		}
-		Expect(err).NotTo(HaveOccurred())
+		Expect(cluster.Admin.Create(ctx, policy)).To(Succeed())
 		Expect(cluster.Admin.Create(ctx, &admissionregistrationv1.MutatingAdmissionPolicyBinding{
 			ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: admissionregistrationv1.MutatingAdmissionPolicyBindingSpec{PolicyName: name},
 		})).To(Succeed())

@@ -13,6 +13,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/discovery"
@@ -161,7 +163,8 @@ func newOptions(changes ...func(*manager.Options)) manager.Options {
 func start(ctx context.Context, processes ...process) (*Manager, error) {
 	runContext, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	running := &Manager{cancel: cancel, done: make(chan error, 1)}
-	if err := prepare(ctx, processes); err != nil {
+	isInjecting, err := prepare(ctx, processes)
+	if err != nil {
 		cancel()
 		return nil, err
 	}
@@ -204,7 +207,24 @@ func start(ctx context.Context, processes ...process) (*Manager, error) {
 			return nil, errors.Join(errors.New("a manager did not become the leader within 2 minutes"), running.Stop())
 		}
 	}
+	if isInjecting {
+		if err := waitForWebhooks(syncContext, processes[len(processes)-1].admin); err != nil {
+			return nil, errors.Join(fmt.Errorf("the webhooks did not answer within 2 minutes: %w", err), running.Stop())
+		}
+	}
 	return running, nil
+}
+
+// waitForWebhooks waits until the API server can call the webhooks that inject.
+func waitForWebhooks(ctx context.Context, admin *rest.Config) error {
+	api, err := client.New(admin, client.Options{})
+	if err != nil {
+		return fmt.Errorf("failed to create a client: %w", err)
+	}
+	return wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+		probe := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "probe-"}}
+		return !apierrors.IsInternalError(api.Create(ctx, probe, client.DryRunAll)), nil
+	})
 }
 
 // setup returns a manager that has not been started.
@@ -236,17 +256,17 @@ func (p *process) setURL(ctx context.Context) error {
 	return setURL(ctx, p.admin, p.options.Hold.URL)
 }
 
-// prepare waits until the API server serves what the processes require, and enables the webhooks if the API server
-// requires them to inject the pending list.
-func prepare(ctx context.Context, processes []process) error {
+// prepare waits until the API server serves what the processes require. It enables the webhooks, and returns true, if the
+// API server requires them to inject the pending list.
+func prepare(ctx context.Context, processes []process) (isInjecting bool, err error) {
 	first := &processes[0]
 	controllers := first.options.Controllers
 	if !controllers.Runs(manager.Initialization) && !controllers.Runs(manager.Admission) {
-		return nil
+		return false, nil
 	}
 	discoveryClient, err := discovery.NewDiscoveryClientForConfig(first.config)
 	if err != nil {
-		return fmt.Errorf("failed to create a discovery client: %w", err)
+		return false, fmt.Errorf("failed to create a discovery client: %w", err)
 	}
 	// An API server can serve a CRD some time after the CRD is established.
 	var preflightErr error
@@ -255,17 +275,17 @@ func prepare(ctx context.Context, processes []process) error {
 			preflightErr = manager.Preflight(ctx, discoveryClient)
 			return preflightErr == nil, nil
 		}); err != nil {
-		return errors.Join(err, preflightErr)
+		return false, errors.Join(err, preflightErr)
 	}
 	servesPolicies, err := mutation.ServesPolicies(ctx, discoveryClient)
 	if err != nil || servesPolicies || first.options.Hold != nil {
-		return err
+		return false, err
 	}
 	holdOptions, err := HoldOptions()
 	for i := range processes {
 		processes[i].options.Hold = holdOptions
 	}
-	return err
+	return true, err
 }
 
 // Done returns a channel that receives the manager's error if it exits unexpectedly.
