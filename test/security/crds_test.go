@@ -28,7 +28,7 @@ var _ = Describe("A cluster in which the CustomResourceDefinitions are deleted a
 	BeforeAll(func(ctx context.Context) { startCluster(ctx) }, NodeTimeout(5*time.Minute))
 
 	// Without the CRDs, no initializer is registered and the inject policy does nothing: see
-	// "Installation order" in docs/design.md. While the configuration is active, every new namespace
+	// config/default/kustomization.yaml. While the configuration is active, every new namespace
 	// must get the pending list.
 	It("injects the pending list into every new namespace while the configuration is active", func(ctx context.Context) {
 		configuration := wrappers.MakeConfiguration("crds").Initializers("absent.test.example.com").Obj()
