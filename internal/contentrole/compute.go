@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// Limits of a role. An aggregated API server can show any number of types.
+// Limits of the rules of a role: an aggregated API server can list any number of types in discovery.
 const (
 	maxTypes         = 4096
 	maxTypesPerGroup = 256 // of types that kube-apiserver does not serve

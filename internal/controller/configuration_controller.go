@@ -56,7 +56,8 @@ type ConfigurationReconciler struct {
 	// Operators are the user names of all parts of the operator. They are written to the set: the admission policies allow
 	// them to remove initializers with subjects, and their dry runs need no permission to use a template.
 	Operators []string
-	// Revisions has the revisions of NamespaceTemplates, whose initializer is registered; nil without templates.
+	// Revisions contains the revisions of NamespaceTemplates. If it is nil, the operator applies no templates, and does
+	// not register their initializer.
 	Revisions *observe.Revisions
 	// RevisionCache watches the ControllerRevisions.
 	RevisionCache cache.Cache

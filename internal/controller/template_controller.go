@@ -159,7 +159,7 @@ func (r *TemplateReconciler) Reconcile(ctx context.Context, req ctrl.Request) (c
 	}
 	metrics.AddTemplate(current.Name)
 	var namespaces corev1.NamespaceList
-	// The list contains all Namespaces that were observed before the template.
+	// Namespaces are listed after the template was read, so the list contains each Namespace that was observed before.
 	if err := r.List(ctx, &namespaces, client.UnsafeDisableDeepCopy); err != nil {
 		return ctrl.Result{}, fmt.Errorf("failed to list Namespaces: %w", err)
 	}

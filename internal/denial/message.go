@@ -105,8 +105,8 @@ func statusMessage(status metav1.Status) string {
 	return status.Message
 }
 
-// causesIn returns the causes of an invalid object or of a conflict with other field managers, and the text before
-// them.
+// causesIn returns the causes in an error about an invalid object, or about a conflict with other field managers. start
+// is the part of the message before the causes.
 func causesIn(status metav1.Status) (start string, causes []string) {
 	details := status.Details
 	if details == nil {

@@ -228,14 +228,14 @@ type Webhook struct {
 	// Service is nil if the webhook has a URL.
 	Service *types.NamespacedName
 	URL     string
-	// DependsOnUser reports whether its match conditions depend on the user who sends the request.
+	// DependsOnUser reports whether the match conditions of the webhook depend on the user who sends the request.
 	DependsOnUser bool
 }
 
 // Policy is a ValidatingAdmissionPolicy.
 type Policy struct {
 	Name string
-	// DependsOnUser reports whether its decision depends on the user who sends the request.
+	// DependsOnUser reports whether the decision of the policy depends on the user who sends the request.
 	DependsOnUser bool
 	// IsGate reports whether it is the gate policy of this project, which allows only initializers to
 	// write to an initializing namespace.

@@ -4,8 +4,7 @@
 // Package plugin implements kubectl nslifecycle.
 //
 // Each command has a file with a constructor, which declares its flags and help, and a run method.
-// The session contains what all commands share: streams, kubeconfig flags and clients. Messages are
-// in messages.go, and help texts are in help.go.
+// The session contains what all commands share: streams, kubeconfig flags and clients.
 //
 // Rules for all commands:
 //

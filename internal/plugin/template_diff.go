@@ -167,8 +167,8 @@ func (o *templateDiffOptions) dryRun(
 }
 
 const (
-	// maxFields is the number of fields of an object that are printed, and maxFieldPath and maxFieldValue
-	// the length of their paths and values.
+	// maxFields is the maximum number of fields that are printed for an object. maxFieldPath and maxFieldValue are the
+	// maximum lengths of a path and of a value.
 	maxFields     = 8
 	maxFieldPath  = 36
 	maxFieldValue = 24
@@ -295,7 +295,7 @@ func writeField(text *bytes.Buffer, field templates.FieldChange) {
 	fmt.Fprintf(text, "      %s: %s -> %s\n", string(path), shorten(field.Before), shorten(field.After))
 }
 
-// signs are the signs of changes other than of fields.
+// signs contains the sign that is printed before an object with each kind of change. The default is "~".
 var signs = map[templates.Change]string{
 	templates.Created: "+", templates.Adopted: "+", templates.Deleted: "-",
 	templates.Failed: "!", templates.LikelyFailed: "!",

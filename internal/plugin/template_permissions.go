@@ -128,8 +128,8 @@ func (o *templatePermissionsOptions) findSystemNamespace(ctx context.Context) (s
 	return "", fmt.Errorf("%w; use --system-namespace to set it", err)
 }
 
-// isUnreachable reports whether no connection to an API server was established. Without a configuration, clients
-// connect to localhost.
+// isUnreachable reports whether an error shows that no connection to an API server was established. A client without a
+// kubeconfig fails in this way, because it tries to connect to localhost.
 func isUnreachable(err error) bool {
 	var operation *net.OpError
 	return errors.As(err, &operation) && operation.Op == "dial"

@@ -73,7 +73,7 @@ func reasonNotApplied(template *v1alpha1.NamespaceTemplate, namespace *corev1.Na
 	return reason + ", and spec.scope is not " + string(v1alpha1.ScopeAllNamespaces)
 }
 
-// maxReasons is the number of labels that a reason names.
+// maxReasons is the maximum number of requirements that reasonNotSelected describes.
 const maxReasons = 3
 
 // reasonNotSelected returns why a template does not select a Namespace with these labels.
@@ -153,7 +153,7 @@ func reasonNearlySelected(
 // wantedLabel is a label with which a template can select a Namespace. The value is empty if it has no meaning.
 type wantedLabel struct{ key, value string }
 
-// wantedLabels returns the labels that the selector of a template can require, sorted, after that with its name.
+// wantedLabels returns the label with the name of a template, and then the labels that its selector requires, sorted.
 func wantedLabels(template *v1alpha1.NamespaceTemplate) []wantedLabel {
 	var wanted []wantedLabel
 	if selector := template.Spec.NamespaceSelector; selector != nil {

@@ -35,8 +35,9 @@ const (
 	// finds other ones with the same hash.
 	uidSize, hashSize = 16, 6
 
-	// markAdopted and markDifferent are the end of the record of such an object, and separator separates its parts if it
-	// is not binary. None is a character of base64 or of a hash.
+	// A record ends with markAdopted if the object is adopted, and with markDifferent if it differs from its template.
+	// separator separates the parts of a record that is not binary. Neither base64 nor a hash contains one of these
+	// characters.
 	markAdopted, markDifferent, separator = "~", "!", ":"
 )
 

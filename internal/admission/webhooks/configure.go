@@ -110,8 +110,10 @@ func conditionsOf(policy *admissionv1.MutatingAdmissionPolicy) []admissionv1.Mat
 	return slices.Clone(policy.Spec.MatchConditions)
 }
 
-// injectCondition is the match condition of the policy. It excludes the exempt Namespaces, so that they can be created
-// while no manager runs. A generated name is never exempt. If the set is empty, the webhook only removes keys.
+// injectCondition returns the match condition of the webhook for new Namespaces, which replaces that of the policy
+// inject. It excludes the exempt Namespaces, so that they can be created while no manager runs. A Namespace with a
+// generated name is never exempt. If the set is empty, the condition matches only requests with reserved keys, which
+// the webhook removes.
 func injectCondition(set *internalv1alpha1.NamespaceInitializerSet) admissionv1.MatchCondition {
 	condition := admissionv1.MatchCondition{Name: conditionSomethingToDo, Expression: hasReservedKeys}
 	if len(set.Initializers)+len(set.Templates) > 0 {

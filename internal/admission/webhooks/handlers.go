@@ -35,8 +35,8 @@ const (
 	// pathRestoreConditions is the path of the webhook for updates of the status by users that may not initialize the
 	// namespace. It has fields of its own, so that the number of conditions cannot prevent an answer of the others.
 	pathRestoreConditions = "/restore-conditions"
-	// pathCompleteAfterPolicy is pathComplete while an API server can enforce the complete policy. Otherwise, the webhook
-	// would restore the list that the policy has removed.
+	// pathCompleteAfterPolicy replaces pathComplete while an API server can enforce the policy complete, which then runs
+	// before the webhook. The webhook at pathComplete would restore the list that the policy has removed.
 	pathCompleteAfterPolicy = "/complete-after-policy"
 )
 
@@ -142,7 +142,7 @@ func decode(object []byte) (*corev1.Namespace, parents, error) {
 	return namespace, parents{spec: decoded.Spec != nil, status: decoded.Status != nil}, nil
 }
 
-// respond returns a response with what a function changes in a Namespace.
+// respond applies a function to a Namespace, and returns a response whose patch contains the changes.
 func respond(object []byte, change func(*corev1.Namespace)) (*admissionv1.AdmissionResponse, error) {
 	before, has, err := decode(object)
 	if err != nil {

@@ -63,8 +63,8 @@ func addDefaults(namespace *corev1.Namespace, set *internalv1alpha1.NamespaceIni
 	}
 }
 
-// addMetadata sets the labels and annotations of templates. Those of the first template are used. It removes others
-// with these keys.
+// addMetadata sets the labels and annotations that the selected templates contain. If several templates contain the
+// same key, it uses the value of the first template. It removes the key from the request if no template has a value.
 func addMetadata(
 	namespace *corev1.Namespace, set *internalv1alpha1.NamespaceInitializerSet, selected []string, username string,
 ) {

@@ -62,7 +62,7 @@ func isOfInitialization(condition corev1.NamespaceCondition) bool {
 	return isOwnCondition(condition) || strings.HasSuffix(string(condition.Type), v1alpha1.ConditionInitializedSuffix)
 }
 
-// isOwnCondition reports whether a condition has a type of the operator, apart from those of initializers.
+// isOwnCondition reports whether a condition has a type that only the operator writes, unlike those of initializers.
 func isOwnCondition(condition corev1.NamespaceCondition) bool {
 	switch condition.Type {
 	case v1alpha1.ConditionInitializing, v1alpha1.ConditionReady, v1alpha1.ConditionStalled:

@@ -24,7 +24,7 @@ type sets struct {
 
 func newSets() *sets { return &sets{changed: make(chan struct{})} }
 
-// watch receives the set from its informer, which shares the objects.
+// watch stores the set when its informer observes a change. Other readers of the informer share the object.
 func (s *sets) watch(ctx context.Context, informers cache.Informers) error {
 	informer, err := informers.GetInformer(ctx, &internalv1alpha1.NamespaceInitializerSet{}, cache.BlockUntilSynced(false))
 	if err != nil {

@@ -27,10 +27,10 @@ import (
 // longer depend on the webhooks. In this time, all API servers of a cluster are upgraded.
 const optionalAfter = time.Hour
 
-// Setup makes an installer configure the webhooks with a URL, which is empty if API servers reach their Service, and
-// makes a server answer them on every replica. The installer is nil without the controller admission, the server if
-// this process serves no webhooks. The webhooks read only from the cache, and answer within microseconds, so the number
-// of concurrent requests has no bound of its own.
+// Setup makes the installer configure the webhooks, and makes the server answer their requests on every replica. The
+// installer is nil if the controller admission does not run in this process, and the server is nil if the process
+// serves no webhooks. The URL is empty if API servers reach the Service of the webhooks. The number of concurrent
+// requests has no limit of its own, because the webhooks read only from the cache and answer within microseconds.
 func Setup(
 	ctx context.Context, informers cache.Informers, installer *mutation.Installer, server *webhooks.Server, url string,
 ) error {

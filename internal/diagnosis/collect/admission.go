@@ -153,8 +153,9 @@ func (c *collection) readBackend(ctx context.Context, name types.NamespacedName)
 	})
 }
 
-// readUserDependent reads the webhooks and policies that can deny a write to the Namespace to the namespace controller,
-// although they do not deny it to the diagnosis. They matter only if no such write has been observed.
+// readUserDependent reads the webhooks and policies whose decision about a write to the Namespace depends on the user:
+// they can deny the write to the namespace controller, although they allow the dry run of the diagnosis. It reads
+// nothing if the conditions of the Namespace show that the namespace controller has written to it.
 func (c *collection) readUserDependent(ctx context.Context) {
 	if c.facts.HasDeletionCondition() || !slices.ContainsFunc(c.facts.DryRuns, func(dryRun diagnosis.DryRun) bool {
 		return dryRun.IsOfNamespace() && dryRun.Err == nil
