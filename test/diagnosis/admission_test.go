@@ -265,7 +265,7 @@ subjects:
 	})
 
 	It("leaves the Namespace unchanged", func(ctx context.Context) {
-		stopManager()
+		cluster.PauseManager(withProgressDeadline(progressDeadline))
 		f := newFixture(ctx)
 		f.delete(ctx, f.manifest())
 		before := f.namespace(Default, ctx)

@@ -121,12 +121,12 @@ var _ = Describe("The operator", func() {
 				f.expectDeleted(ctx)
 			},
 			Entry("finalized by the manager", func(ctx context.Context) {
-				stopManager()
+				cluster.PauseManager(withProgressDeadline(progressDeadline))
 				// On a busy machine, a shorter deadline results in the cause NamespaceControllerUnresponsive.
 				startManager(ctx, withProgressDeadline(8*time.Second))
 			}, true, SpecTimeout(5*time.Minute)),
 			Entry("finalized by kube-controller-manager", func(ctx context.Context) {
-				stopManager()
+				cluster.PauseManager(withProgressDeadline(progressDeadline))
 				startNamespaceController(ctx)
 				// The namespace controller starts after 5 s. A shorter deadline results in the cause
 				// NamespaceControllerUnresponsive.
@@ -141,7 +141,7 @@ var _ = Describe("The operator", func() {
 		// Long: this spec observes several resync periods of both controllers.
 		DescribeTable("does not repeatedly change the condition while kube-controller-manager is also running", Label("long"),
 			func(ctx context.Context, held string) {
-				stopManager()
+				cluster.PauseManager(withProgressDeadline(progressDeadline))
 				f := newFixture(ctx)
 				f.create(ctx, held)
 				startNamespaceController(ctx)

@@ -72,16 +72,6 @@ func startManager(ctx context.Context, changes ...func(*manager.Options)) {
 	cluster.StartManager(ctx, append([]func(*manager.Options){withProgressDeadline(progressDeadline)}, changes...)...)
 }
 
-// stopManager stops the manager until the spec ends.
-func stopManager() {
-	GinkgoHelper()
-	cluster.StopManager()
-	DeferCleanup(func(ctx context.Context) {
-		cluster.StopManager()
-		startManager(ctx)
-	})
-}
-
 // withProgressDeadline is an option of a manager.
 func withProgressDeadline(deadline time.Duration) func(*manager.Options) {
 	return func(options *manager.Options) { options.DiagnosisProgressDeadline = deadline }

@@ -82,7 +82,7 @@ var _ = Describe("A denied deletion", func() {
 		expectNamespaceFinalizerKept(ctx, namespace)
 
 		deleteObject(ctx, policy)
-		expectDeleted(ctx, namespace)
+		framework.ExpectDeleted(ctx, admin, namespace)
 		expectNoObjects(ctx, namespace.Name)
 	})
 })
@@ -93,7 +93,7 @@ func expectContentDeleted(ctx context.Context, objects []client.Object) {
 	GinkgoHelper()
 	removeClaimFinalizersWhenTerminating(ctx, objects)
 	for _, object := range objects {
-		expectDeleted(ctx, object)
+		framework.ExpectDeleted(ctx, admin, object)
 	}
 }
 

@@ -13,6 +13,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nslifecycle/nslifecycle/test/framework"
 )
 
 // deleteBehaviorNamespaces creates a namespace with objects of each behavior, and deletes it.
@@ -87,7 +89,7 @@ var _ = Describe("Namespaces with objects in aggregated API servers", func() {
 	var byManager, byUpstream, byBoth map[string]bool
 
 	BeforeEach(func(ctx context.Context) {
-		stopManager()
+		cluster.PauseManager()
 		behaviors = aggregatedBehaviors()
 		byManager, byUpstream, byBoth = map[string]bool{}, map[string]bool{}, map[string]bool{}
 		for _, one := range behaviors {
@@ -132,7 +134,7 @@ var _ = Describe("Objects in an aggregated API server", func() {
 			server.add(resource, neighbour.Name, "a")
 		}
 		deleteObject(ctx, namespace)
-		expectDeleted(ctx, namespace)
+		framework.ExpectDeleted(ctx, admin, namespace)
 		Expect(server.count("ones", namespace.Name)).To(BeZero())
 		Expect(server.count("unlistables", namespace.Name)).To(BeZero())
 		// These types do not support the verbs that the operator needs.
@@ -162,7 +164,7 @@ var _ = Describe("Objects in an aggregated API server", func() {
 
 		server.Start()
 		server.ExpectAvailable(ctx, "True")
-		expectDeleted(ctx, namespace)
+		framework.ExpectDeleted(ctx, admin, namespace)
 		Expect(server.count("ones", namespace.Name)).To(BeZero())
 		expectNoObjects(ctx, namespace.Name)
 	}, SpecPriority(10), NodeTimeout(5*time.Minute))

@@ -28,7 +28,7 @@ const contentRole = "nslifecycle-content"
 func expectDeletable(ctx context.Context, namespace *corev1.Namespace) {
 	GinkgoHelper()
 	deleteObject(ctx, namespace)
-	expectDeleted(ctx, namespace)
+	framework.ExpectDeleted(ctx, admin, namespace)
 }
 
 func rulesOf(ctx context.Context, name string) []rbacv1.PolicyRule {
@@ -78,8 +78,8 @@ var _ = Describe("The ClusterRole content", func() {
 		custom.establish(ctx, namespace.Name)
 		deleteObject(ctx, other)
 		deleteObject(ctx, namespace)
-		expectDeleted(ctx, other)
-		expectDeleted(ctx, namespace)
+		framework.ExpectDeleted(ctx, admin, other)
+		framework.ExpectDeleted(ctx, admin, namespace)
 		expectNothingStored(ctx, custom, namespace.Name)
 		Expect(grantsList(rulesOf(ctx, contentRole), custom.group, custom.plural)).To(BeTrue())
 		Expect(watcher.ResultChan()).To(Receive())
@@ -96,7 +96,7 @@ var _ = Describe("The ClusterRole content", func() {
 		expectDeletable(ctx, createNamespace(ctx, "content-scope"))
 		Expect(grantsList(rulesOf(ctx, contentRole), custom.group, custom.plural)).To(BeTrue())
 		deleteObject(ctx, custom.definition())
-		expectDeleted(ctx, custom.definition())
+		framework.ExpectDeleted(ctx, admin, custom.definition())
 		cluster := custom.definition()
 		Expect(unstructured.SetNestedField(cluster.Object, "Cluster", "spec", "scope")).To(Succeed())
 		create(ctx, cluster)
@@ -144,7 +144,7 @@ var _ = Describe("The ClusterRole content", func() {
 
 var _ = Describe("A type that the operator may not list", func() {
 	It("is reported with the command that grants it, and delays no other namespace", func(ctx context.Context) {
-		stopManager()
+		cluster.PauseManager()
 		custom := createCustomType(ctx)
 		// Without permission to change its ClusterRole, which another tool owns.
 		config := serviceAccountConfig(ctx, "owned", corev1.FinalizerKubernetes)
@@ -176,7 +176,7 @@ var _ = Describe("A type that the operator may not list", func() {
 		Expect(countOf(Default, ctx, corev1.SchemeGroupVersion.WithResource("limitranges"), namespace.Name)).To(Equal(0))
 
 		By("running the command from the condition")
-		_, message, found := strings.Cut(get(Default, ctx, namespace.Name).Status.Conditions[indexOfFailure(ctx, namespace)].Message,
+		_, message, found := strings.Cut(cluster.GetNamespace(Default, ctx, namespace.Name).Status.Conditions[indexOfFailure(ctx, namespace)].Message,
 			"to grant the permission, run: ")
 		Expect(found).To(BeTrue())
 		for index, command := range strings.SplitN(message, " && ", 3) {
@@ -193,14 +193,14 @@ var _ = Describe("A type that the operator may not list", func() {
 				Expect(err).NotTo(HaveOccurred())
 			})
 		}
-		expectDeleted(ctx, namespace)
+		framework.ExpectDeleted(ctx, admin, namespace)
 		expectNothingStored(ctx, custom, namespace.Name)
 	})
 })
 
 func indexOfFailure(ctx context.Context, namespace *corev1.Namespace) int {
 	GinkgoHelper()
-	return slices.IndexFunc(get(Default, ctx, namespace.Name).Status.Conditions, func(c corev1.NamespaceCondition) bool {
+	return slices.IndexFunc(cluster.GetNamespace(Default, ctx, namespace.Name).Status.Conditions, func(c corev1.NamespaceCondition) bool {
 		return c.Type == corev1.NamespaceDeletionContentFailure
 	})
 }

@@ -129,10 +129,10 @@ var _ = Describe("The content of a namespace", func() {
 			now, err := dynamicClient.Resource(claims).Namespace(namespace.Name).Get(ctx, "minimal", metav1.GetOptions{})
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(now.GetDeletionTimestamp()).NotTo(BeNil())
-			g.Expect(get(g, ctx, namespace.Name)).To(HaveFinalizersRemaining("kubernetes.io/pvc-protection in 1 resource instances"))
+			g.Expect(cluster.GetNamespace(g, ctx, namespace.Name)).To(HaveFinalizersRemaining("kubernetes.io/pvc-protection in 1 resource instances"))
 		}).WithContext(ctx).Should(Succeed())
 		framework.RemoveFinalizers(ctx, admin, claim)
-		expectDeleted(ctx, namespace)
+		framework.ExpectDeleted(ctx, admin, namespace)
 		expectNoObjects(ctx, namespace.Name)
 		for gvr := range types {
 			Expect(countOf(Default, ctx, gvr, namespace.Name)).To(BeZero(), "remaining %s", gvr)
@@ -161,7 +161,7 @@ var _ = Describe("The content of a namespace", func() {
 		Expect(countOf(Default, ctx, custom.resource(), namespace.Name)).To(Equal(6))
 
 		deleteObject(ctx, namespace)
-		expectDeleted(ctx, namespace)
+		framework.ExpectDeleted(ctx, admin, namespace)
 		expectNoObjects(ctx, namespace.Name)
 		for _, version := range custom.versions {
 			Expect(countOf(Default, ctx, custom.resourceIn(version), namespace.Name)).To(BeZero())
@@ -183,7 +183,7 @@ var _ = Describe("The content of a namespace", func() {
 			Expect(admin.Get(ctx, keyOf(owner), owner)).To(Succeed(), "the object was deleted despite its finalizer")
 			Expect(owner.Finalizers).To(ConsistOf(finalizer))
 			deleteObject(ctx, namespace)
-			expectDeleted(ctx, namespace)
+			framework.ExpectDeleted(ctx, admin, namespace)
 			expectNoObjects(ctx, namespace.Name)
 		},
 		Entry("Foreground", metav1.DeletePropagationForeground, metav1.FinalizerDeleteDependents),
@@ -298,7 +298,7 @@ func namesOf(ctx context.Context, gvr schema.GroupVersionResource, namespaces se
 func expectNamespaceFinalizerKept(ctx context.Context, namespace *corev1.Namespace) {
 	GinkgoHelper()
 	Consistently(func(g Gomega) {
-		now := get(g, ctx, namespace.Name)
+		now := cluster.GetNamespace(g, ctx, namespace.Name)
 		g.Expect(now.UID).To(Equal(namespace.UID))
 		g.Expect(now.Spec.Finalizers).To(ContainElement(corev1.FinalizerKubernetes))
 	}).WithContext(ctx).Should(Succeed())

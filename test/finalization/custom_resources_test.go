@@ -156,8 +156,8 @@ var _ = Describe("Custom resources", func() {
 		))
 		expectNamespaceFinalizerKept(ctx, namespace)
 		framework.RemoveFinalizers(ctx, admin, held)
-		expectDeleted(ctx, namespace)
-		expectDeleted(ctx, custom.definition())
+		framework.ExpectDeleted(ctx, admin, namespace)
+		framework.ExpectDeleted(ctx, admin, custom.definition())
 		expectNothingStored(ctx, custom, namespace.Name)
 	})
 
@@ -175,7 +175,7 @@ var _ = Describe("Custom resources", func() {
 		updateDefinition(ctx, custom.definition())
 		custom.expectServed(ctx)
 		framework.RemoveFinalizers(ctx, admin, keeper)
-		expectDeleted(ctx, namespace)
+		framework.ExpectDeleted(ctx, admin, namespace)
 		expectNothingStored(ctx, custom, namespace.Name)
 	})
 })
@@ -199,7 +199,7 @@ func expectNothingStored(ctx context.Context, custom customType, namespace strin
 var _ = Describe("A custom resource type that is redefined during a finalization", func() {
 	DescribeTable("keeps the new objects with the names of the old ones while a request is in flight:",
 		func(ctx context.Context, scope, method string) {
-			stopManager()
+			cluster.PauseManager()
 			custom := createCustomType(ctx)
 			namespace, other := createNamespace(ctx, "redefined"), createNamespace(ctx, "other")
 			names := []string{"a", "b", namespace.Name}
@@ -216,7 +216,7 @@ var _ = Describe("A custom resource type that is redefined during a finalization
 
 			By("redefining the type")
 			deleteObject(ctx, custom.definition())
-			expectDeleted(ctx, custom.definition())
+			framework.ExpectDeleted(ctx, admin, custom.definition())
 			definition := custom.definition()
 			definition.Object["spec"].(map[string]any)["scope"] = scope
 			create(ctx, definition)
@@ -236,7 +236,7 @@ var _ = Describe("A custom resource type that is redefined during a finalization
 
 			By("unblocking the request")
 			close(blocked.unblock)
-			expectDeleted(ctx, namespace)
+			framework.ExpectDeleted(ctx, admin, namespace)
 			for _, name := range names {
 				now, err := newDynamic().Resource(custom.resource()).Namespace(in).Get(ctx, name, metav1.GetOptions{})
 				Expect(err).NotTo(HaveOccurred())
@@ -244,7 +244,7 @@ var _ = Describe("A custom resource type that is redefined during a finalization
 				Expect(now.GetDeletionTimestamp()).To(BeNil())
 			}
 			deleteObject(ctx, other)
-			expectDeleted(ctx, other)
+			framework.ExpectDeleted(ctx, admin, other)
 		},
 		// Each entry takes about 10 s: the API server delays the first objects of a CRD.
 		Entry("cluster-scoped, a list, before it is sent", NodeTimeout(5*time.Minute), "Cluster", "GET"),
@@ -258,7 +258,7 @@ var _ = Describe("A custom resource type that is redefined during a finalization
 		createCustom(ctx, custom, custom.object(namespace.Name, "hidden"))
 		custom.hide(ctx)
 		deleteObject(ctx, namespace)
-		expectDeleted(ctx, namespace)
+		framework.ExpectDeleted(ctx, admin, namespace)
 
 		By("serving the version again")
 		updateDefinition(ctx, custom.definition())
@@ -275,7 +275,7 @@ var _ = Describe("A custom resource type that is redefined during a finalization
 		again := wrappers.MakeNamespace(namespace.Name).Obj()
 		create(ctx, again)
 		deleteObject(ctx, again)
-		expectDeleted(ctx, again)
+		framework.ExpectDeleted(ctx, admin, again)
 		expectNothingStored(ctx, custom, namespace.Name)
 	}, SpecTimeout(5*time.Minute))
 })

@@ -54,7 +54,7 @@ func apiServerLease(name string, renewed time.Time) *coordinationv1.Lease {
 }
 
 var _ = Describe("The grace period", func() {
-	BeforeEach(stopManager)
+	BeforeEach(func() { cluster.PauseManager() })
 
 	It("depends on the number of API servers", func(ctx context.Context) {
 		var leases coordinationv1.LeaseList
@@ -86,7 +86,7 @@ var _ = Describe("The grace period", func() {
 })
 
 var _ = Describe("An object whose creation is delayed by a webhook", func() {
-	BeforeEach(stopManager)
+	BeforeEach(func() { cluster.PauseManager() })
 
 	It("is found even if the API server stores it after the grace period", func(ctx context.Context) {
 		startManager(ctx, managerConfig(ctx), withGracePeriod(time.Second)) // With the webhook, the default is 5 s.
@@ -106,7 +106,7 @@ var _ = Describe("An object whose creation is delayed by a webhook", func() {
 
 		By("waiting until the manager has listed all types after the grace period")
 		eventuallyNamespace(ctx, namespace.Name, HaveRemaining("configmaps. has 2"))
-		Consistently(func(g Gomega) { get(g, ctx, namespace.Name) }, 1500*time.Millisecond).WithContext(ctx).Should(Succeed())
+		Consistently(func(g Gomega) { cluster.GetNamespace(g, ctx, namespace.Name) }, 1500*time.Millisecond).WithContext(ctx).Should(Succeed())
 		framework.RemoveFinalizers(ctx, admin, first) // This triggers a reconciliation.
 		eventuallyNamespace(ctx, namespace.Name, HaveRemaining("configmaps. has 1"))
 
@@ -116,7 +116,7 @@ var _ = Describe("An object whose creation is delayed by a webhook", func() {
 		framework.RemoveFinalizers(ctx, admin, last)
 		eventuallyNamespace(ctx, namespace.Name, HaveRemaining("limitranges. has 1"))
 		framework.RemoveFinalizers(ctx, admin, &corev1.LimitRange{ObjectMeta: metav1.ObjectMeta{Namespace: namespace.Name, Name: "late"}})
-		expectDeleted(ctx, namespace)
+		framework.ExpectDeleted(ctx, admin, namespace)
 		Expect(countOf(Default, ctx, corev1.SchemeGroupVersion.WithResource("limitranges"), namespace.Name)).To(BeZero())
 	})
 })

@@ -36,7 +36,7 @@ func startControllerManager(ctx context.Context, controllers string) *controlpla
 var _ = Describe("A stuck namespace in a cluster with kube-controller-manager", Label("long"), func() {
 	DescribeTable("is not updated repeatedly while it is blocked",
 		func(ctx context.Context, make func(namespace string) client.Object, most int) {
-			stopManager()
+			cluster.PauseManager()
 			namespace := createNamespace(ctx, "peer-stuck")
 			held := withFinalizer(make(namespace.Name))
 			create(ctx, append(makeConfigMaps(namespace.Name, "a", "b"), held)...)
@@ -51,13 +51,13 @@ var _ = Describe("A stuck namespace in a cluster with kube-controller-manager", 
 			// kube-controller-manager starts after 5 s and retries every 8 s. The manager retries
 			// every 15 s.
 			Consistently(func(g Gomega) {
-				g.Expect(get(g, ctx, namespace.Name)).To(And(BeTerminating(), HaveNamespaceFinalizers(corev1.FinalizerKubernetes)))
+				g.Expect(cluster.GetNamespace(g, ctx, namespace.Name)).To(And(BeTerminating(), HaveNamespaceFinalizers(corev1.FinalizerKubernetes)))
 			}).WithContext(ctx).WithTimeout(15 * time.Second).Should(Succeed())
 
 			By("counting the updates")
 			before := len(observed.States())
 			Consistently(func(g Gomega) {
-				g.Expect(get(g, ctx, namespace.Name)).To(And(BeTerminating(), HaveNamespaceFinalizers(corev1.FinalizerKubernetes)))
+				g.Expect(cluster.GetNamespace(g, ctx, namespace.Name)).To(And(BeTerminating(), HaveNamespaceFinalizers(corev1.FinalizerKubernetes)))
 			}).WithContext(ctx).WithTimeout(32 * time.Second).Should(Succeed())
 			states := observed.States()
 			for _, state := range states {
@@ -67,7 +67,7 @@ var _ = Describe("A stuck namespace in a cluster with kube-controller-manager", 
 			Expect(len(states) - before).To(BeNumerically("<=", most))
 
 			framework.RemoveFinalizers(ctx, admin, held)
-			expectDeleted(ctx, namespace)
+			framework.ExpectDeleted(ctx, admin, namespace)
 		},
 		Entry("by a ConfigMap", func(namespace string) client.Object {
 			return wrappers.MakeConfigMap(namespace, "held")

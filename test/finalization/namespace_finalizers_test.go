@@ -48,7 +48,7 @@ var _ = Describe("The namespace in the example of the design proposal", func() {
 	)
 
 	BeforeEach(func(ctx context.Context) {
-		stopManager()
+		cluster.PauseManager()
 		openshift = &finalizerOwner{finalizer: origin, config: serviceAccountConfig(ctx, "origin", origin)}
 		upstream = &finalizerOwner{finalizer: corev1.FinalizerKubernetes, config: managerConfig(ctx)}
 
@@ -56,8 +56,8 @@ var _ = Describe("The namespace in the example of the design proposal", func() {
 		namespace = wrappers.MakeNamespace("development").Label("name", "development").Obj()
 		namespace.Spec.Finalizers = []corev1.FinalizerName{origin, corev1.FinalizerKubernetes}
 		create(ctx, namespace)
-		DeferCleanup(func(ctx context.Context) { expectDeleted(ctx, namespace) })
-		Expect(get(Default, ctx, namespace.Name)).To(And(BeActive(), HaveNamespaceFinalizers(origin, corev1.FinalizerKubernetes), HaveNoFinalizationConditions()))
+		DeferCleanup(func(ctx context.Context) { framework.ExpectDeleted(ctx, admin, namespace) })
+		Expect(cluster.GetNamespace(Default, ctx, namespace.Name)).To(And(BeActive(), HaveNamespaceFinalizers(origin, corev1.FinalizerKubernetes), HaveNoFinalizationConditions()))
 		observed = framework.WatchNamespace(ctx, cluster.Admin.Config, namespace)
 		create(ctx, makeConfigMaps(namespace.Name, "a", "b")...)
 		held = withFinalizer(wrappers.MakeConfigMap(namespace.Name, "held"))
@@ -83,12 +83,12 @@ var _ = Describe("The namespace in the example of the design proposal", func() {
 		framework.RemoveFinalizers(ctx, admin, held)
 		eventuallyNamespace(ctx, namespace.Name, HaveNamespaceFinalizers(origin))
 		consistentlyNamespace(ctx, namespace.Name, BeTerminating(), HaveNamespaceFinalizers(origin), HaveContentRemoved())
-		Expect(get(Default, ctx, namespace.Name).Labels).To(HaveKeyWithValue("name", "development"))
+		Expect(cluster.GetNamespace(Default, ctx, namespace.Name).Labels).To(HaveKeyWithValue("name", "development"))
 		Expect(countOf(Default, ctx, configMaps, namespace.Name)).To(BeZero())
 
 		By("letting the other controller finish")
 		openshift.start(ctx)
-		expectDeleted(ctx, namespace)
+		framework.ExpectDeleted(ctx, admin, namespace)
 		observed.WaitForRemoval(ctx)
 
 		By("checking the history")
@@ -171,7 +171,7 @@ var _ = Describe("The agent in config/samples/agent", Ordered, func() {
 	})
 
 	It("deletes the content of a namespace and removes only its own namespace finalizer", func(ctx context.Context) {
-		stopManager()
+		cluster.PauseManager()
 		namespace := createNamespace(ctx, "agent", finalizer)
 		held := withFinalizer(wrappers.MakeConfigMap(namespace.Name, "held"))
 		create(ctx, held, wrappers.MakeConfigMap(namespace.Name, "settings"))
@@ -183,7 +183,7 @@ var _ = Describe("The agent in config/samples/agent", Ordered, func() {
 
 		By("reporting the remaining finalizer in a condition and an Event")
 		Eventually(func(g Gomega) {
-			g.Expect(get(g, ctx, namespace.Name)).To(And(
+			g.Expect(cluster.GetNamespace(g, ctx, namespace.Name)).To(And(
 				HaveRemaining("configmaps. has 1 resource instances"),
 				HaveFinalizersRemaining(testFinalizer+" in 1 resource instances"),
 			))
@@ -193,11 +193,11 @@ var _ = Describe("The agent in config/samples/agent", Ordered, func() {
 
 		By("keeping the other namespace finalizer")
 		Eventually(func(g Gomega) {
-			g.Expect(get(g, ctx, namespace.Name).Spec.Finalizers).To(ConsistOf(corev1.FinalizerKubernetes))
+			g.Expect(cluster.GetNamespace(g, ctx, namespace.Name).Spec.Finalizers).To(ConsistOf(corev1.FinalizerKubernetes))
 		}).WithContext(ctx).Should(Succeed())
 		Expect(countOf(Default, ctx, configMaps, namespace.Name)).To(BeZero())
 		expectKept(ctx, kept)
-		Expect(get(Default, ctx, namespace.Name).Spec.Finalizers).To(ConsistOf(corev1.FinalizerKubernetes))
+		Expect(cluster.GetNamespace(Default, ctx, namespace.Name).Spec.Finalizers).To(ConsistOf(corev1.FinalizerKubernetes))
 	})
 
 	It("logs no Forbidden errors", func() {

@@ -101,8 +101,8 @@ var _ = Describe("Pods", func() {
 
 		deleteObject(ctx, namespace)
 		By("immediately deleting the Pods that do not require a kubelet")
-		expectDeleted(ctx, pending)
-		expectDeleted(ctx, done)
+		framework.ExpectDeleted(ctx, admin, pending)
+		framework.ExpectDeleted(ctx, admin, done)
 		eventuallyNamespace(ctx, namespace.Name, And(
 			HaveRemaining("pods. has 3 resource instances", "configmaps. has 1 resource instances",
 				"deployments.apps has 1 resource instances", "roles.rbac.authorization.k8s.io has 1 resource instances",
@@ -124,7 +124,7 @@ var _ = Describe("Pods", func() {
 
 		forceDelete(ctx, stopping)
 		removeClaimFinalizers(ctx, kept)
-		expectDeleted(ctx, namespace)
+		framework.ExpectDeleted(ctx, admin, namespace)
 		expectNoObjects(ctx, namespace.Name)
 	})
 })
@@ -190,7 +190,7 @@ var _ = Describe("Objects that other controllers require to finish", func() {
 		_, err = widgets.Patch(ctx, list.Items[0].GetName(), types.MergePatchType, readSecret.Data["patch"], metav1.PatchOptions{})
 		Expect(err).NotTo(HaveOccurred())
 
-		expectDeleted(ctx, namespace)
+		framework.ExpectDeleted(ctx, admin, namespace)
 		expectNoObjects(ctx, namespace.Name)
 	})
 })
@@ -203,7 +203,7 @@ func expectUnneededDeleted(ctx context.Context, objects []client.Object) (needed
 	for _, object := range objects {
 		switch object.GetObjectKind().GroupVersionKind().Kind {
 		case "Deployment", "Service", "PersistentVolumeClaim":
-			expectDeleted(ctx, object)
+			framework.ExpectDeleted(ctx, admin, object)
 		default:
 			needed = append(needed, object)
 		}

@@ -31,7 +31,7 @@ import (
 
 var _ = Describe("A namespace that is deleted in an unusual state", func() {
 	It("is deleted if it has no namespace finalizers when the manager starts", func(ctx context.Context) {
-		stopManager()
+		cluster.PauseManager()
 		namespace := createNamespace(ctx, "no-namespace-finalizers")
 		framework.SetNamespaceFinalizers(ctx, admin, namespace.Name)
 		deleteObject(ctx, namespace)
@@ -39,7 +39,7 @@ var _ = Describe("A namespace that is deleted in an unusual state", func() {
 
 		requests := &requestRecorder{}
 		startManager(ctx, requests.record(managerConfig(ctx)))
-		expectDeleted(ctx, namespace)
+		framework.ExpectDeleted(ctx, admin, namespace)
 		Expect(requests.matching(namespace.Name)).To(ConsistOf("PUT /api/v1/namespaces/" + namespace.Name + "/finalize (2)"))
 	}, SpecTimeout(5*time.Minute))
 
@@ -51,9 +51,9 @@ var _ = Describe("A namespace that is deleted in an unusual state", func() {
 		eventuallyNamespace(ctx, namespace.Name, HaveNamespaceFinalizers())
 		consistentlyNamespace(ctx, namespace.Name, BeTerminating(), HaveNamespaceFinalizers(), HaveContentRemoved())
 		Expect(countOf(Default, ctx, configMaps, namespace.Name)).To(BeZero())
-		Expect(get(Default, ctx, namespace.Name).Finalizers).To(ConsistOf(testFinalizer))
+		Expect(cluster.GetNamespace(Default, ctx, namespace.Name).Finalizers).To(ConsistOf(testFinalizer))
 		framework.RemoveFinalizers(ctx, admin, namespace)
-		expectDeleted(ctx, namespace)
+		framework.ExpectDeleted(ctx, admin, namespace)
 	}, SpecTimeout(5*time.Minute))
 })
 
@@ -92,10 +92,10 @@ var _ = Describe("The manager on a control plane of its own", Ordered, SpecPrior
 		namespace := createNamespace(ctx, "other")
 		create(ctx, makeConfigMaps(namespace.Name, "a")...)
 		deleteObject(ctx, namespace)
-		expectDeleted(ctx, namespace)
+		framework.ExpectDeleted(ctx, admin, namespace)
 		expectKept(ctx, objects...)
 		for _, name := range requiredNamespaces {
-			Expect(get(Default, ctx, name)).To(And(BeTerminating(), HaveNamespaceFinalizers(finalizers[name]...)))
+			Expect(cluster.GetNamespace(Default, ctx, name)).To(And(BeTerminating(), HaveNamespaceFinalizers(finalizers[name]...)))
 		}
 	}, SpecTimeout(5*time.Minute))
 
@@ -105,7 +105,7 @@ var _ = Describe("The manager on a control plane of its own", Ordered, SpecPrior
 		startManager(ctx, requests.record(managerConfig(ctx)), func(options *nsmanager.Options) { options.OwnNamespace = name })
 		control := createNamespace(ctx, "control")
 		deleteObject(ctx, control)
-		expectDeleted(ctx, control)
+		framework.ExpectDeleted(ctx, admin, control)
 
 		object := wrappers.MakeConfigMap(name, "protected")
 		create(ctx, object)
@@ -116,18 +116,18 @@ var _ = Describe("The manager on a control plane of its own", Ordered, SpecPrior
 		deleteObject(ctx, wrappers.MakeNamespace(name).Obj())
 		consistentlyNamespace(ctx, name, BeTerminating(), HaveNamespaceFinalizers(corev1.FinalizerKubernetes), HaveNoFinalizationConditions())
 		Eventually(func(g Gomega) {
-			g.Expect(get(g, ctx, name)).To(HaveContentFailure("does not delete", "running operator",
+			g.Expect(cluster.GetNamespace(g, ctx, name)).To(HaveContentFailure("does not delete", "running operator",
 				"outside the cluster", "kube-controller-manager"))
 		}).WithContext(ctx).Should(Succeed())
 		Expect(time.Since(begin)).To(BeNumerically(">", 29*time.Second), "the manager must give other controllers time to finalize the namespace")
 		expectKept(ctx, object, account)
-		Expect(get(Default, ctx, name)).To(And(BeTerminating(), HaveNamespaceFinalizers(corev1.FinalizerKubernetes)))
+		Expect(cluster.GetNamespace(Default, ctx, name)).To(And(BeTerminating(), HaveNamespaceFinalizers(corev1.FinalizerKubernetes)))
 		Expect(requests.matching("/namespaces/" + name)).To(ConsistOf(HavePrefix("PATCH /api/v1/namespaces/" + name + "/status")))
 
 		By("starting another manager outside the namespace")
 		startManager(ctx, cluster.Admin.Config)
-		expectDeleted(ctx, wrappers.MakeNamespace(name).Obj())
-		expectDeleted(ctx, account)
+		framework.ExpectDeleted(ctx, admin, wrappers.MakeNamespace(name).Obj())
+		framework.ExpectDeleted(ctx, admin, account)
 	}, SpecTimeout(5*time.Minute))
 })
 
@@ -155,12 +155,12 @@ func startProcess(ctx context.Context, config *rest.Config, flags ...string) *ge
 
 var _ = Describe("The manager process", func() {
 	It("does not finalize namespaces if only the initialization controller is enabled", func(ctx context.Context) {
-		stopManager()
+		cluster.PauseManager()
 		initializing := startProcess(ctx, managerConfig(ctx), "--controllers=initialization")
 		active := createNamespace(ctx, "active")
 		initialized := func(name string) func(Gomega) {
 			return func(g Gomega) {
-				g.Expect(get(g, ctx, name)).To(
+				g.Expect(cluster.GetNamespace(g, ctx, name)).To(
 					HaveCondition(v1alpha1.ConditionInitializing, corev1.ConditionFalse, v1alpha1.ReasonInitialized))
 			}
 		}
@@ -171,21 +171,21 @@ var _ = Describe("The manager process", func() {
 		objects := makeConfigMaps(namespace.Name, "a", "b")
 		create(ctx, objects...)
 		deleteObject(ctx, namespace)
-		before := get(Default, ctx, namespace.Name)
+		before := cluster.GetNamespace(Default, ctx, namespace.Name)
 		expectKept(ctx, objects...)
-		Expect(get(Default, ctx, namespace.Name)).To(And(Equal(before), BeTerminating(), HaveNoFinalizationConditions()))
+		Expect(cluster.GetNamespace(Default, ctx, namespace.Name)).To(And(Equal(before), BeTerminating(), HaveNoFinalizationConditions()))
 		Expect(initializing).NotTo(gexec.Exit())
 
 		By("starting another manager, which finalizes namespaces")
 		finalizing := startProcess(ctx, managerConfig(ctx), "--controllers=*,-admission,-initialization,-diagnosis")
-		expectDeleted(ctx, namespace)
+		framework.ExpectDeleted(ctx, admin, namespace)
 		Expect(finalizing.Err).To(gbytes.Say(`"controllers":"finalization"`))
 		deleteObject(ctx, active)
-		expectDeleted(ctx, active)
+		framework.ExpectDeleted(ctx, admin, active)
 	}, SpecTimeout(5*time.Minute))
 
 	It("applies the values of its flags", func(ctx context.Context) {
-		stopManager()
+		cluster.PauseManager()
 		namespace := createNamespace(ctx, "flags", origin)
 		session := startProcess(ctx, serviceAccountConfig(ctx, "flags", origin),
 			"--controllers=finalization", "--namespace-finalizer="+string(origin), "--finalization-grace-period=0s")
@@ -193,7 +193,7 @@ var _ = Describe("The manager process", func() {
 		eventuallyNamespace(ctx, namespace.Name, HaveNamespaceFinalizers(corev1.FinalizerKubernetes))
 		Eventually(session.Err).WithContext(ctx).Should(gbytes.Say(`"gracePeriod":"0s","reason":"set by --finalization-grace-period"`))
 		framework.SetNamespaceFinalizers(ctx, admin, namespace.Name)
-		expectDeleted(ctx, namespace)
+		framework.ExpectDeleted(ctx, admin, namespace)
 	}, SpecTimeout(5*time.Minute))
 
 	It("reports an invalid flag in a single line even if no cluster is configured", func(ctx context.Context) {

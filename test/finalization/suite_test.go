@@ -92,16 +92,6 @@ func deleteObject(ctx context.Context, object client.Object) {
 	Expect(admin.Delete(ctx, object)).To(Succeed())
 }
 
-func get(g Gomega, ctx context.Context, name string) *corev1.Namespace {
-	return cluster.GetNamespace(g, ctx, name)
-}
-
-// expectDeleted waits until an object is deleted.
-func expectDeleted(ctx context.Context, object client.Object) {
-	GinkgoHelper()
-	framework.ExpectDeleted(ctx, admin, object)
-}
-
 // expectKept checks that objects exist without a deletionTimestamp.
 func expectKept(ctx context.Context, objects ...client.Object) {
 	GinkgoHelper()
@@ -155,13 +145,6 @@ var configMaps = corev1.SchemeGroupVersion.WithResource("configmaps")
 var conditionTypes = []corev1.NamespaceConditionType{
 	corev1.NamespaceDeletionDiscoveryFailure, corev1.NamespaceDeletionGVParsingFailure,
 	corev1.NamespaceDeletionContentFailure, corev1.NamespaceContentRemaining, corev1.NamespaceFinalizersRemaining,
-}
-
-// stopManager stops the shared manager until the spec ends.
-func stopManager() {
-	GinkgoHelper()
-	cluster.StopManager()
-	DeferCleanup(func(ctx context.Context) { cluster.StartManager(ctx) })
 }
 
 // startManager runs a manager with the finalization controller until the spec ends.
@@ -294,7 +277,7 @@ func HaveNoFinalizationConditions() types.GomegaMatcher {
 func eventuallyNamespace(ctx context.Context, name string, expected ...types.GomegaMatcher) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
-		g.Expect(get(g, ctx, name)).To(And(expected...))
+		g.Expect(cluster.GetNamespace(g, ctx, name)).To(And(expected...))
 	}).WithContext(ctx).Should(Succeed())
 }
 
@@ -302,7 +285,7 @@ func eventuallyNamespace(ctx context.Context, name string, expected ...types.Gom
 func consistentlyNamespace(ctx context.Context, name string, expected ...types.GomegaMatcher) {
 	GinkgoHelper()
 	Consistently(func(g Gomega) {
-		g.Expect(get(g, ctx, name)).To(And(expected...))
+		g.Expect(cluster.GetNamespace(g, ctx, name)).To(And(expected...))
 	}).WithContext(ctx).Should(Succeed())
 }
 

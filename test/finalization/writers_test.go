@@ -260,11 +260,11 @@ var _ = Describe("Concurrent writers", func() {
 					StopTrying("the writer of the " + w.what + " stopped").Wrap(w.err).Now()
 				default:
 				}
-				g.Expect(w.number(get(g, ctx, namespace.Name))).To(BeNumerically(">", 20), w.what)
+				g.Expect(w.number(cluster.GetNamespace(g, ctx, namespace.Name))).To(BeNumerically(">", 20), w.what)
 			}).WithContext(ctx).Should(Succeed())
 		}
 		stop()
-		end := get(Default, ctx, namespace.Name)
+		end := cluster.GetNamespace(Default, ctx, namespace.Name)
 		Expect(end).To(And(BeTerminating(), HaveContentRemoved()))
 
 		By("checking that no update was reverted")
@@ -286,7 +286,7 @@ var _ = Describe("Concurrent writers", func() {
 			wasRemoved = isFinalized
 		}
 		framework.SetNamespaceFinalizers(ctx, admin, namespace.Name)
-		expectDeleted(ctx, namespace)
+		framework.ExpectDeleted(ctx, admin, namespace)
 	})
 
 	It("leave no objects after the deletion of a namespace", NodeTimeout(5*time.Minute), func(ctx context.Context) {
@@ -319,7 +319,7 @@ var _ = Describe("Concurrent writers", func() {
 			for _, name := range names {
 				// The manager must find objects that are created late without waiting for a
 				// timeout.
-				expectDeleted(ctx, wrappers.MakeNamespace(name).Obj())
+				framework.ExpectDeleted(ctx, admin, wrappers.MakeNamespace(name).Obj())
 			}
 			group.Wait()
 			Expect(errors.Join(errs...)).NotTo(HaveOccurred())
@@ -377,7 +377,7 @@ var _ = Describe("A recreated namespace", func() {
 
 	DescribeTable("keeps its content while a request for the old namespace is in flight:",
 		func(ctx context.Context, old initialState, method, rest string, afterResponse bool, status int) {
-			stopManager()
+			cluster.PauseManager()
 			replaced := unique("replaced")
 			namespace := wrappers.MakeNamespace(replaced).Obj()
 			create(ctx, namespace)
@@ -418,7 +418,7 @@ var _ = Describe("A recreated namespace", func() {
 			close(blocked.unblock)
 			Eventually(blocked.responses).WithContext(ctx).Should(ContainElement(status))
 			expectKept(ctx, append(objects, recreated)...)
-			Expect(get(Default, ctx, replaced)).To(And(BeActive(), HaveNamespaceFinalizers(corev1.FinalizerKubernetes), HaveNoFinalizationConditions()))
+			Expect(cluster.GetNamespace(Default, ctx, replaced)).To(And(BeActive(), HaveNamespaceFinalizers(corev1.FinalizerKubernetes), HaveNoFinalizationConditions()))
 			for _, object := range objects {
 				uid := object.GetUID()
 				Expect(admin.Get(ctx, client.ObjectKeyFromObject(object), object)).To(Succeed())
@@ -428,7 +428,7 @@ var _ = Describe("A recreated namespace", func() {
 
 			By("finalizing the recreated namespace after its deletion")
 			deleteObject(ctx, recreated)
-			expectDeleted(ctx, recreated)
+			framework.ExpectDeleted(ctx, admin, recreated)
 			Expect(countOf(Default, ctx, configMaps, replaced)).To(BeZero())
 		},
 		Entry("a list of objects, after the response", initialState{}, "GET", "/configmaps", true, 200),

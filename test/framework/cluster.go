@@ -126,6 +126,16 @@ func (c *Cluster) StopManager() {
 	}
 }
 
+// PauseManager stops the manager until the spec or the container ends, which starts it with the changes.
+func (c *Cluster) PauseManager(changes ...func(*manager.Options)) {
+	GinkgoHelper()
+	c.StopManager()
+	DeferCleanup(func(ctx context.Context) {
+		c.StopManager()
+		c.StartManager(ctx, changes...)
+	})
+}
+
 func (c *Cluster) stop() {
 	c.StopManager()
 	Expect(c.ControlPlane.Stop()).To(Succeed())

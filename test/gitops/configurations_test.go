@@ -29,7 +29,7 @@ const (
 
 var _ = Describe("kstatus of a NamespaceInitializerConfiguration", func() {
 	It("is InProgress until the operator has observed the object, and until it has observed a change", func(ctx context.Context) {
-		stopManager()
+		cluster.PauseManager()
 		configuration := createConfiguration(ctx, unused)
 		expectStatus(ctx, configuration, status.InProgressStatus)
 		cluster.StartManager(ctx)

@@ -53,18 +53,8 @@ var _ = AfterEach(func() { Expect(history.findEarly()).To(BeEmpty()) })
 // restartManager replaces the manager until the spec ends.
 func restartManager(ctx context.Context, changes ...func(*manager.Options)) {
 	GinkgoHelper()
-	stopManager()
+	cluster.PauseManager()
 	cluster.StartManager(ctx, changes...)
-}
-
-// stopManager stops the manager until the spec ends.
-func stopManager() {
-	GinkgoHelper()
-	cluster.StopManager()
-	DeferCleanup(func(ctx context.Context) {
-		cluster.StopManager()
-		cluster.StartManager(ctx)
-	})
 }
 
 // toUnstructured returns the form of an object in which GitOps tools read it.

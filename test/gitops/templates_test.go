@@ -32,7 +32,7 @@ type specChange = func(*v1alpha1.NamespaceTemplateSpec)
 
 var _ = Describe("kstatus of a NamespaceTemplate", func() {
 	It("is InProgress until the operator has observed the object, and until it has observed a change", func(ctx context.Context) {
-		stopManager()
+		cluster.PauseManager()
 		template := createTemplate(ctx)
 		expectStatus(ctx, template, status.InProgressStatus)
 		cluster.StartManager(ctx)

@@ -39,7 +39,7 @@ func createInitialized(ctx context.Context, creator client.Client, wrapper *wrap
 	GinkgoHelper()
 	namespace := create(ctx, creator, wrapper)
 	Expect(admin.Patch(ctx, namespace, framework.MergePatch(`{"metadata":{"annotations":{"`+v1alpha1.AnnotationPendingInitializers+`":""}}}`))).To(Succeed())
-	Eventually(get).WithContext(ctx).WithArguments(namespace.Name).
+	Eventually(cluster.GetNamespace).WithContext(ctx).WithArguments(namespace.Name).
 		Should(HaveCondition(v1alpha1.ConditionInitializing, corev1.ConditionFalse, v1alpha1.ReasonInitialized))
 	return namespace
 }
@@ -79,7 +79,7 @@ var _ = Describe("The policy namespace-owners", Ordered, func() {
 			`user "`+otherName+`" is not allowed to delete namespace "`+namespace.Name+`"`,
 			`user "`+creatorName+`" has created it`, `"delete-any"`))
 		Expect(creator.Delete(ctx, namespace)).To(Succeed())
-		expectDeleted(ctx, namespace)
+		framework.ExpectDeleted(ctx, admin, namespace)
 	}, SpecTimeout(5*time.Minute))
 
 	It("permits administrators, the garbage collector, and holders of the verb", func(ctx context.Context) {
@@ -103,7 +103,7 @@ var _ = Describe("The policy namespace-owners", Ordered, func() {
 	It("permits the operator to delete failed namespaces of all users", func(ctx context.Context) {
 		failed := create(ctx, creator, wrappers.MakeNamespace(unique("failed")))
 		fail(ctx, failed)
-		expectDeleted(ctx, failed)
+		framework.ExpectDeleted(ctx, admin, failed)
 	}, SpecTimeout(5*time.Minute))
 
 	// The garbage collector has the verb, and deletes a namespace whose owner does not exist.

@@ -78,7 +78,7 @@ var _ = Describe("Deletion protection", func() {
 		other := create(ctx, owner, wrappers.MakeNamespace(unique("collection")))
 		_, err = cluster.Kubectl(ctx, ownerConfig, "delete", "namespace", namespace.Name, other.Name, "--wait=false")
 		Expect(err).To(MatchError(ContainSubstring(`namespace "` + namespace.Name + `" is protected`)))
-		Expect(get(Default, ctx, other.Name).DeletionTimestamp).NotTo(BeNil())
+		Expect(cluster.GetNamespace(Default, ctx, other.Name).DeletionTimestamp).NotTo(BeNil())
 		expectKept(ctx, namespace)
 	}, SpecTimeout(5*time.Minute))
 
@@ -97,10 +97,10 @@ var _ = Describe("Deletion protection", func() {
 
 		By("sending the final DELETE after the operator has finalized the namespace")
 		// The API server skips admission of a DELETE only if spec.finalizers is not empty.
-		Eventually(get).WithContext(ctx).WithArguments(namespace.Name).Should(HaveField("Spec.Finalizers", BeEmpty()))
+		Eventually(cluster.GetNamespace).WithContext(ctx).WithArguments(namespace.Name).Should(HaveField("Spec.Finalizers", BeEmpty()))
 		Expect(owner.Delete(ctx, namespace.DeepCopy())).To(Succeed())
 		Expect(owner.Patch(ctx, namespace, framework.MergePatch(`{"metadata":{"finalizers":null}}`))).To(Succeed())
-		expectDeleted(ctx, namespace)
+		framework.ExpectDeleted(ctx, admin, namespace)
 	}, SpecTimeout(5*time.Minute))
 
 	It("keeps a namespace whose initialization has failed, and reports this until the label is removed", func(ctx context.Context) {
@@ -110,7 +110,7 @@ var _ = Describe("Deletion protection", func() {
 		fail(ctx, namespace)
 		values := []string{"no budget", "not deleted",
 			"run: kubectl label namespace " + namespace.Name + " nslifecycle.dev/deletion-protection-"}
-		Eventually(get).WithContext(ctx).WithArguments(namespace.Name).
+		Eventually(cluster.GetNamespace).WithContext(ctx).WithArguments(namespace.Name).
 			Should(And(
 				HaveCondition(v1alpha1.ConditionInitializing, corev1.ConditionFalse, v1alpha1.ReasonFailed, values[0]),
 				HaveCondition(v1alpha1.ConditionReady, corev1.ConditionFalse, v1alpha1.ReasonFailed, values[1:]...)))
@@ -123,7 +123,7 @@ var _ = Describe("Deletion protection", func() {
 		_, err := cluster.Kubectl(ctx, ownerConfig, "label", "namespace", namespace.Name, "nslifecycle.dev/deletion-protection-")
 		Expect(err).NotTo(HaveOccurred())
 		Eventually(func(g Gomega) {
-			g.Expect(get(g, ctx, namespace.Name).DeletionTimestamp).NotTo(BeNil())
+			g.Expect(cluster.GetNamespace(g, ctx, namespace.Name).DeletionTimestamp).NotTo(BeNil())
 		}).WithContext(ctx).Should(Succeed())
 	}, SpecTimeout(5*time.Minute))
 })

@@ -97,21 +97,11 @@ func create(ctx context.Context, c client.Client, namespace *wrappers.NamespaceW
 	return object
 }
 
-// get returns the current state of a namespace.
-func get(g Gomega, ctx context.Context, name string) *corev1.Namespace {
-	return cluster.GetNamespace(g, ctx, name)
-}
-
-func expectDeleted(ctx context.Context, namespace *corev1.Namespace) {
-	GinkgoHelper()
-	framework.ExpectDeleted(ctx, admin, namespace)
-}
-
 // expectKept verifies that a namespace is not deleted during the default duration of Consistently.
 func expectKept(ctx context.Context, namespace *corev1.Namespace) {
 	GinkgoHelper()
 	Consistently(func(g Gomega) {
-		now := get(g, ctx, namespace.Name)
+		now := cluster.GetNamespace(g, ctx, namespace.Name)
 		g.Expect(now.DeletionTimestamp).To(BeNil())
 		g.Expect(now.UID).To(Equal(namespace.UID))
 	}).WithContext(ctx).Should(Succeed())

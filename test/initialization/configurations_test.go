@@ -147,7 +147,7 @@ var _ = Describe("A configuration", func() {
 
 	It("reports whether its initializer is unresponsive", func(ctx context.Context) {
 		passive := clocktesting.NewFakePassiveClock(time.Now())
-		stopManager()
+		cluster.PauseManager()
 		cluster.StartManager(ctx, func(options *manager.Options) { options.Clock = passive })
 		configuration := register(ctx, initializer(slow))
 		expectHealthy(ctx, configuration, metav1.ConditionTrue, v1alpha1.ReasonHealthy)

@@ -114,7 +114,7 @@ var _ = Describe("The operator", func() {
 	It("is not required for injection, the gate or completion, and sets the conditions after it starts", func(ctx context.Context) {
 		framework.SkipWithoutPolicies(ctx, cluster.Admin.Config, "its webhooks inject and complete: see test/webhooks")
 		cluster.Register(ctx, "away", "a.test.example.com", "b.test.example.com")
-		stopManager()
+		cluster.PauseManager()
 
 		done := framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("away"))
 		Expect(framework.PendingOf(done)).To(Equal("a.test.example.com,b.test.example.com"))
@@ -205,7 +205,7 @@ var _ = Describe("The operator", func() {
 		framework.SkipWithoutPolicies(ctx, cluster.Admin.Config, "no namespace can be created while no manager runs")
 		cluster.Register(ctx, "again", "a.test.example.com")
 		old := framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("again"))
-		stopManager()
+		cluster.PauseManager()
 		setResult(ctx, old.Name, failure)
 		stale := cluster.GetNamespace(Default, ctx, old.Name)
 		Expect(cluster.Admin.Delete(ctx, old)).To(Succeed())

@@ -58,16 +58,6 @@ func serve(ctx context.Context, config *rest.Config, name string, work initializ
 	DeferCleanup(running.Stop)
 }
 
-// stopManager stops the manager. It runs again after the spec, instead of one that the spec starts.
-func stopManager() {
-	GinkgoHelper()
-	cluster.StopManager()
-	DeferCleanup(func(ctx context.Context) {
-		cluster.StopManager()
-		cluster.StartManager(ctx)
-	})
-}
-
 // initializer returns an entry of a configuration.
 func initializer(name string) v1alpha1.NamespaceInitializer {
 	return v1alpha1.NamespaceInitializer{Name: name}

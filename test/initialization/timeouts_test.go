@@ -98,7 +98,7 @@ var _ = Describe("A timeout", func() {
 			Should(beInTurn(slow))
 		Eventually(cluster.GetNamespace).WithContext(ctx).WithArguments(unseen.Name).
 			Should(HaveCondition(v1alpha1.ConditionInitializing, corev1.ConditionTrue, v1alpha1.ReasonInitializing))
-		stopManager()
+		cluster.PauseManager()
 		cluster.Finish(ctx, unseen.Name)
 		Consistently(func(g Gomega) {
 			g.Expect(framework.PendingOf(cluster.GetNamespace(g, ctx, seen.Name))).To(Equal(slow))
@@ -125,7 +125,7 @@ var _ = Describe("A timeout", func() {
 		Eventually(cluster.GetNamespace).WithContext(ctx).WithArguments(namespace.Name).Should(And(beInTurn(slow),
 			HaveCondition(v1alpha1.ConditionInitializing, corev1.ConditionTrue, v1alpha1.ReasonInitializing)))
 		recorded := cluster.GetNamespace(Default, ctx, namespace.Name).Annotations[v1alpha1.AnnotationTurnStartedAt]
-		stopManager()
+		cluster.PauseManager()
 		By("rewording all conditions, as another version of the operator does")
 		now := cluster.GetNamespace(Default, ctx, namespace.Name)
 		for i := range now.Status.Conditions {
@@ -221,7 +221,7 @@ var _ = Describe("A timeout", func() {
 	DescribeTable("is not enforced early after a change to a manager with another clock",
 		func(ctx context.Context, first, second time.Duration) {
 			const timeout = 10 * time.Second
-			stopManager()
+			cluster.PauseManager()
 			startManagerWithClock(ctx, offsetClock(first))
 			register(ctx, limited(slow, int32(timeout.Seconds()), v1alpha1.FailurePolicyIgnore))
 			namespace := create(ctx, wrappers.MakeNamespace(framework.Unique("clocks")))
@@ -292,7 +292,7 @@ var _ = Describe("Deregistration", func() {
 	It("completes the initialization of a namespace without its initializer when the configuration is deleted, but not while no manager runs", func(ctx context.Context) {
 		configuration := register(ctx, initializer(slow))
 		namespace := create(ctx, wrappers.MakeNamespace(framework.Unique("unprepared")))
-		stopManager()
+		cluster.PauseManager()
 		Expect(cluster.Admin.Delete(ctx, configuration)).To(Succeed())
 		Consistently(func(g Gomega) string { return framework.PendingOf(cluster.GetNamespace(g, ctx, namespace.Name)) },
 			initialization.DeregistrationDelay+time.Second).WithContext(ctx).Should(Equal(slow))
