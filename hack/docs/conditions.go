@@ -17,6 +17,8 @@ import (
 	"golang.org/x/tools/go/packages"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/diagnosis/rules"
 	"github.com/nslifecycle/nslifecycle/internal/finalization"
 )
 
@@ -31,29 +33,40 @@ type constantGroup struct {
 }
 
 // renderConditions renders the condition types and reasons in names.go and in package finalization,
-// and the causes in package diagnosis.
+// and the table of causes.
 func renderConditions(source []*packages.Package) (string, error) {
-	var conditions, reasons, causes []constantGroup
+	var conditions, reasons []constantGroup
 	for _, one := range source {
-		switch one.PkgPath {
-		case module + "/api/v1alpha1":
+		if one.PkgPath == module+"/api/v1alpha1" {
 			terms := collectTerms(one)
 			conditions = collectConstants(one, "names.go", "Condition", terms)
 			reasons = collectConstants(one, "names.go", "Reason", terms)
-		case module + "/internal/diagnosis":
-			causes = collectConstants(one, "", "Cause", nil)
 		}
 	}
-	if len(conditions) == 0 || len(reasons) == 0 || len(causes) == 0 {
-		return "", errors.New("no conditions, reasons or causes found")
+	if len(conditions) == 0 || len(reasons) == 0 {
+		return "", errors.New("no conditions or reasons found")
 	}
 	var out strings.Builder
 	out.WriteString("# Conditions\n\n")
 	writeGroups(&out, "Condition types", "Type", conditions)
 	writeDeletionConditions(&out)
 	writeGroups(&out, "Reasons", "Reason", reasons)
-	writeGroups(&out, "Causes", "Cause", causes)
+	writeGroups(&out, "Causes", "Cause", []constantGroup{
+		collectCauses("Causes that block a terminating namespace.", v1alpha1.ConditionDeletionBlocked),
+		collectCauses("Causes that block an initializing namespace.", v1alpha1.ConditionInitializationBlocked),
+	})
 	return strings.TrimRight(out.String(), "\n") + "\n", nil
+}
+
+// collectCauses returns the causes that are reasons of a condition.
+func collectCauses(description string, condition corev1.NamespaceConditionType) constantGroup {
+	group := constantGroup{description: description}
+	for _, entry := range rules.Causes() {
+		if entry.Blocks() == condition {
+			group.constants = append(group.constants, namedConstant{string(entry.Cause), entry.Description})
+		}
+	}
+	return group
 }
 
 // writeDeletionConditions writes the conditions that kube-controller-manager also sets.

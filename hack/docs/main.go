@@ -65,13 +65,13 @@ func run(root string) error {
 	return nil
 }
 
-// loadSource loads the packages that define conditions, causes and metric label values.
+// loadSource loads the packages that define conditions and metric label values.
 func loadSource(root string) ([]*packages.Package, error) {
 	source, err := packages.Load(&packages.Config{
 		Mode: packages.NeedName | packages.NeedFiles | packages.NeedCompiledGoFiles | packages.NeedImports |
 			packages.NeedTypes | packages.NeedSyntax | packages.NeedTypesInfo,
 		Dir: root,
-	}, "./api/v1alpha1", "./internal/diagnosis", "./internal/finalization", "./internal/hold",
+	}, "./api/v1alpha1", "./internal/finalization", "./internal/hold",
 		"./internal/metrics", "./internal/template/plan")
 	if err != nil {
 		return nil, err

@@ -127,12 +127,9 @@ func (f view) isCorroborated(r rejection) bool {
 
 // webhookFailingFinding returns the finding about a webhook that the API server cannot call.
 func (f view) webhookFailingFinding(r rejection) diagnosis.Finding {
-	finding := diagnosis.Finding{
-		Cause: diagnosis.CauseAdmissionWebhookFailing, Rank: r.rank(),
-		Message:  fmt.Sprintf(messageWebhookFailing, r.name, r.connectionProblem(), r.effect()),
-		Evidence: r.evidence(),
-		Loss:     lossWebhookFailing,
-	}
+	finding := f.newFinding(diagnosis.CauseAdmissionWebhookFailing, r.rank(),
+		fmt.Sprintf(messageWebhookFailing, r.name, r.connectionProblem(), r.effect()), nil)
+	finding.Evidence = r.evidence()
 	if r.isContradicted {
 		finding.Rank = diagnosis.RankInferred
 	}
@@ -146,17 +143,14 @@ func (f view) findWebhookDenies(r rejection) []diagnosis.Finding {
 	if !f.isCorroborated(r) {
 		return nil
 	}
-	finding := diagnosis.Finding{
-		Cause: diagnosis.CauseAdmissionRejected, Rank: diagnosis.RankInferred,
-		Message:  fmt.Sprintf(messageWebhookDenies, r.name, r.effect()),
-		Evidence: r.evidence(),
-		Loss:     lossWebhookDenies,
-	}
+	finding := f.newFinding(diagnosis.CauseAdmissionRejected, diagnosis.RankInferred,
+		fmt.Sprintf(messageWebhookDenies, r.name, r.effect()), params{"denier": {"webhook"}})
+	finding.Evidence = r.evidence()
 	if len(r.quotes) > 0 && !r.isContradicted {
 		finding.Rank = r.rank()
 	}
-	finding.Remedies = r.writeRemedies()
 	f.addWebhook(&finding, r.name)
+	finding.Remedies = append(r.writeRemedies(), finding.Remedies...)
 	return []diagnosis.Finding{finding.WithObjects(r.objects(f.Namespace.Name))}
 }
 
@@ -166,13 +160,10 @@ func (f view) findPolicyDenies(r rejection) []diagnosis.Finding {
 	if len(r.quotes) == 0 && (at >= 0 && f.Policies[at].IsGate || dependsOnUser && !f.isCorroborated(r)) {
 		return nil
 	}
-	finding := diagnosis.Finding{
-		Cause: diagnosis.CauseAdmissionRejected, Rank: r.rank(),
-		Message:  fmt.Sprintf(messagePolicyDenies, r.name, r.effect()),
-		Evidence: r.evidence(),
-		Remedies: append(r.writeRemedies(), r.policyRemedies()...),
-		Loss:     lossPolicyDenies,
-	}
+	finding := f.newFinding(diagnosis.CauseAdmissionRejected, r.rank(),
+		fmt.Sprintf(messagePolicyDenies, r.name, r.effect()), params{"denier": {"policy"}})
+	finding.Evidence = r.evidence()
+	finding.Remedies = append(r.writeRemedies(), r.policyRemedies(finding.Remedies)...)
 	if r.isContradicted || len(r.quotes) == 0 && dependsOnUser {
 		finding.Rank = diagnosis.RankInferred
 	}
@@ -199,12 +190,10 @@ func (f view) findServerDenies() (findings []diagnosis.Finding) {
 	if len(denied.dryRuns) == 0 || !f.isCorroborated(denied) {
 		return findings
 	}
-	finding := diagnosis.Finding{
-		Cause: diagnosis.CauseAdmissionRejected, Rank: diagnosis.RankInferred,
-		Message:  fmt.Sprintf(messageServerDenies, denied.effect()),
-		Evidence: denied.evidence(),
-		Remedies: append(denied.writeRemedies(), diagnosis.Resolve(remedyServerDenies)),
-	}
+	finding := f.newFinding(diagnosis.CauseAdmissionRejected, diagnosis.RankInferred,
+		fmt.Sprintf(messageServerDenies, denied.effect()), nil)
+	finding.Evidence = denied.evidence()
+	finding.Remedies = append(denied.writeRemedies(), diagnosis.Resolve(remedyServerDenies))
 	if denied.isOfWrite {
 		finding.Rank = diagnosis.RankPublished
 	}
@@ -224,16 +213,10 @@ func (f view) findInvalid() []diagnosis.Finding {
 	var findings []diagnosis.Finding
 	for resource, r := range diagnosis.Sorted(byType) {
 		first := r.dryRuns[0]
-		finding := diagnosis.Finding{
-			Cause: diagnosis.CauseFinalizerRemovalInvalid, Rank: diagnosis.RankProven, Finalizer: r.finalizer(),
-			Message:  fmt.Sprintf(messageInvalid, first.Finalizer, resource, first.Name),
-			Evidence: r.evidence(),
-			Remedies: []diagnosis.Remedy{
-				diagnosis.ResolveWith(remedyInvalidFix, shell.Command(remedyEdit, resource, first.Name, f.Namespace.Name)),
-				diagnosis.Resolve(remedyInvalidSchema),
-			},
-			Loss: lossUnknownFinalizer,
-		}
+		finding := f.newFinding(diagnosis.CauseFinalizerRemovalInvalid, diagnosis.RankProven,
+			fmt.Sprintf(messageInvalid, first.Finalizer, resource, first.Name),
+			params{"type": {resource}, "name": {first.Name}})
+		finding.Finalizer, finding.Evidence = r.finalizer(), r.evidence()
 		findings = append(findings, finding.WithObjects(r.objects(f.Namespace.Name)))
 	}
 	return findings
@@ -243,10 +226,7 @@ func (f view) findInvalid() []diagnosis.Finding {
 // to a finding.
 func (f view) addWebhook(finding *diagnosis.Finding, name string) {
 	isFailing := finding.Cause == diagnosis.CauseAdmissionWebhookFailing
-	resolve := []diagnosis.Remedy{diagnosis.Resolve(remedyWebhookDenies)}
-	if isFailing {
-		resolve[0] = diagnosis.Resolve(remedyWebhookFailing)
-	}
+	var inspect []diagnosis.Remedy
 	for _, webhook := range f.Webhooks {
 		if webhook.Name != name {
 			continue
@@ -255,13 +235,12 @@ func (f view) addWebhook(finding *diagnosis.Finding, name string) {
 			finding.Rank = diagnosis.RankInferred
 		}
 		kind := kindOf(webhook.Resource)
-		finding.Remedies = append(finding.Remedies,
-			diagnosis.Inspect(shell.Command(remedyGetConfiguration, kind, webhook.Configuration)))
+		inspect = append(inspect, diagnosis.Inspect(shell.Command(remedyGetConfiguration, kind, webhook.Configuration)))
 		if isFailing {
-			resolve = append(resolve, diagnosis.ResolveWith(remedyDeleteWebhook,
+			finding.Remedies = append(finding.Remedies, diagnosis.ResolveWith(remedyDeleteWebhook,
 				shell.Command(remedyDeleteConfiguration, kind, webhook.Configuration)))
 		} else {
-			resolve = append(resolve, diagnosis.ResolveWith(remedyExcludeFromWebhook,
+			finding.Remedies = append(finding.Remedies, diagnosis.ResolveWith(remedyExcludeFromWebhook,
 				shell.Command(remedyEditConfiguration, kind, webhook.Configuration)))
 		}
 		if webhook.Service == nil {
@@ -274,10 +253,10 @@ func (f view) addWebhook(finding *diagnosis.Finding, name string) {
 		if isFailing && f.addBackendProblem(finding, *webhook.Service) && finding.Rank == diagnosis.RankPublished {
 			finding.Rank = diagnosis.RankProven // The API server confirms what the namespace controller reported.
 		}
-		finding.Remedies = append(finding.Remedies,
-			diagnosis.Inspect(shell.Command(remedyListBackend, webhook.Service.Namespace)))
+		inspect = append(inspect, diagnosis.Inspect(shell.Command(
+			"kubectl get service,endpointslices,pods --namespace=%s", webhook.Service.Namespace)))
 	}
-	finding.Remedies = append(finding.Remedies, resolve...)
+	finding.Remedies = append(inspect, finding.Remedies...)
 }
 
 // kindOf returns the name of a resource type of the API server as users write it in commands.
@@ -286,10 +265,9 @@ func kindOf(resource string) string {
 	return strings.TrimSuffix(plural, "s")
 }
 
-// policyRemedies returns the remedies for a ValidatingAdmissionPolicy. The errors name its binding.
-func (r rejection) policyRemedies() []diagnosis.Remedy {
+// policyRemedies adds the remedies for a ValidatingAdmissionPolicy. The errors name its binding.
+func (r rejection) policyRemedies(resolve []diagnosis.Remedy) []diagnosis.Remedy {
 	remedies := []diagnosis.Remedy{diagnosis.Inspect(shell.Command(remedyGetPolicy, r.name))}
-	resolve := []diagnosis.Remedy{diagnosis.Resolve(remedyPolicyDenies)}
 	for _, binding := range denial.DenyingBindings(r.name, diagnosis.TextsOf(r.evidence())...) {
 		remedies = append(remedies, diagnosis.Inspect(shell.Command(remedyGetBinding, binding)))
 		resolve = append(resolve,

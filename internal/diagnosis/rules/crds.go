@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
-	"github.com/nslifecycle/nslifecycle/internal/shell"
 )
 
 // conversionFailure describes a failing conversion webhook.
@@ -66,34 +65,34 @@ func (f view) findConversions() []diagnosis.Finding {
 }
 
 func (f view) conversionFinding(failure *conversionFailure) diagnosis.Finding {
-	finding := diagnosis.Finding{
-		Cause: diagnosis.CauseConversionWebhookFailing, Rank: diagnosis.RankProven,
-		Message:  fmt.Sprintf(messageConversionFailing, failure.kind, failure.groupVersion),
-		Evidence: slices.Clone(failure.evidence[:min(len(failure.evidence), diagnosis.MaxObjects)]),
-		Loss:     lossConversion,
+	values := params{}
+	crd := f.crdFor(failure)
+	if crd != nil {
+		values["crd"] = []string{crd.Name}
+		if service := conversionService(crd); service != nil {
+			values["backend"] = []string{service.Namespace}
+		}
 	}
+	finding := f.newFinding(diagnosis.CauseConversionWebhookFailing, diagnosis.RankProven,
+		fmt.Sprintf(messageConversionFailing, failure.kind, failure.groupVersion), values)
+	finding.Evidence = slices.Clone(failure.evidence[:min(len(failure.evidence), diagnosis.MaxObjects)])
 	if !failure.isResponse {
 		finding.Rank = diagnosis.RankInferred // The webhook may have recovered since then.
 	}
-	crd := f.crdFor(failure)
 	if crd == nil {
-		finding.Remedies = append(finding.Remedies, diagnosis.Inspect(remedyListCRDs),
-			diagnosis.Resolve(remedyRestoreConversion))
+		finding.Remedies = []diagnosis.Remedy{
+			diagnosis.Inspect(remedyListCRDs), diagnosis.Resolve(remedyRestoreConversion),
+		}
 		return finding
 	}
-	finding.Remedies = append(finding.Remedies, diagnosis.Inspect(shell.Command(remedyGetConversion, crd.Name)))
 	if service := conversionService(crd); service != nil {
 		finding.Evidence = append(finding.Evidence,
 			diagnosis.Proven(fmt.Sprintf(evidenceServiceOfWebhook, service))...)
 		f.addBackendProblem(&finding, *service)
-		finding.Remedies = append(finding.Remedies,
-			diagnosis.Inspect(shell.Command(remedyListBackend, service.Namespace)))
 	}
 	if webhook := conversionWebhook(crd); webhook != nil && len(webhook.CABundle) == 0 {
 		finding.Evidence = append(finding.Evidence, diagnosis.Proven(evidenceNoCABundle)...)
 	}
-	finding.Remedies = append(finding.Remedies, diagnosis.Resolve(remedyMoveConversion),
-		diagnosis.Resolve(shell.Command(remedyDisableConversion, crd.Name)))
 	return finding.WithObjects([]diagnosis.Object{{Resource: string(diagnosis.SourceCRDs), Name: crd.Name}})
 }
 
@@ -145,16 +144,9 @@ func (f view) findTerminatingCRDs() []diagnosis.Finding {
 		if len(objects) == 0 || isBlocked || f.IsTypeProgressing(objects[0].GroupResource()) {
 			continue
 		}
-		finding := diagnosis.Finding{
-			Cause: diagnosis.CauseCRDTerminating, Rank: diagnosis.RankInferred,
-			Message:  fmt.Sprintf(messageCRDTerminating, crd.Name, describe(objects)),
-			Evidence: diagnosis.Proven(describeCRD(crd)),
-			Remedies: []diagnosis.Remedy{
-				diagnosis.Inspect(shell.Command(remedyGetCRDConditions, crd.Name)),
-				diagnosis.Resolve(shell.Command(remedyDeleteAll, crd.Name, f.Namespace.Name)),
-			},
-			Loss: lossCRD,
-		}
+		finding := f.newFinding(diagnosis.CauseCRDTerminating, diagnosis.RankInferred,
+			fmt.Sprintf(messageCRDTerminating, crd.Name, describe(objects)), params{"crd": {crd.Name}})
+		finding.Evidence = diagnosis.Proven(describeCRD(crd))
 		condition := apihelpers.FindCRDCondition(crd, apiextensionsv1.Terminating)
 		if condition != nil && condition.Reason == "InstanceDeletionFailed" {
 			finding.Rank = diagnosis.RankProven

@@ -12,7 +12,6 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis/owners"
-	"github.com/nslifecycle/nslifecycle/internal/shell"
 )
 
 // findVolumes finds PersistentVolumeClaims that are used by a pod that is not being deleted. If the
@@ -31,19 +30,13 @@ func (f view) findVolumes() []diagnosis.Finding {
 			continue
 		}
 		pod := users[0]
-		finding := diagnosis.Finding{
-			Cause: diagnosis.CauseVolumeInUse, Rank: diagnosis.RankProven, Finalizer: owners.FinalizerPVC,
-			Message: fmt.Sprintf(messageVolumeInUse, object.Name, pod.Name),
-			Evidence: diagnosis.Proven(
-				finalizerEvidence(owners.FinalizerPVC, []diagnosis.RemainingObject{object}),
-				fmt.Sprintf(evidencePodMounts, pod.Name, pod.Status.Phase, pod.Spec.NodeName),
-			),
-			Remedies: []diagnosis.Remedy{
-				diagnosis.Resolve(shell.Command(remedyDeletePod, pod.Name, f.Namespace.Name)),
-				f.forceRemedy(flagFinalizer, owners.FinalizerPVC),
-			},
-			Loss: owners.LossVolume,
-		}
+		finding := f.newFinding(diagnosis.CauseVolumeInUse, diagnosis.RankProven,
+			fmt.Sprintf(messageVolumeInUse, object.Name, pod.Name),
+			params{"pod": {pod.Name}, "finalizer": {owners.FinalizerPVC}})
+		finding.Finalizer = owners.FinalizerPVC
+		finding.Evidence = diagnosis.Proven(
+			finalizerEvidence(owners.FinalizerPVC, []diagnosis.RemainingObject{object}),
+			fmt.Sprintf(evidencePodMounts, pod.Name, pod.Status.Phase, pod.Spec.NodeName))
 		findings = append(findings, finding.WithRemaining([]diagnosis.RemainingObject{object}))
 	}
 	return findings

@@ -37,30 +37,15 @@ func Diagnose(facts *diagnosis.Facts) *diagnosis.Diagnosis {
 	return result
 }
 
-// causeOrder lists each cause before its possible consequences.
-var causeOrder = []diagnosis.Cause{
-	diagnosis.CauseNamespaceControllerUnresponsive, diagnosis.CauseForbidden,
-	diagnosis.CauseAPIServiceUnavailable, diagnosis.CauseDiscoveryStale, diagnosis.CauseDiscoveryFailing,
-	diagnosis.CauseGroupVersionInvalid,
-	diagnosis.CauseConversionWebhookFailing, diagnosis.CauseStorageUnreadable,
-	diagnosis.CauseAdmissionWebhookFailing, diagnosis.CauseAdmissionRejected, diagnosis.CauseFinalizerRemovalInvalid,
-	diagnosis.CauseDependencyMissing, diagnosis.CauseFinalizerOwnerFailing, diagnosis.CauseObjectPaused,
-	diagnosis.CauseFinalizerOwnerInNamespace, diagnosis.CauseFinalizerOwnerNotRunning,
-	diagnosis.CauseFinalizerOwnerForbidden, diagnosis.CauseFinalizerOwnerNotFound,
-	diagnosis.CausePodOnUnreachableNode, diagnosis.CausePodNotTerminating, diagnosis.CausePodFinalizer,
-	diagnosis.CauseCloudResource, diagnosis.CauseVolumeInUse, diagnosis.CauseForegroundDeletion,
-	diagnosis.CauseFinalizerPending, diagnosis.CauseCRDTerminating,
-	diagnosis.CauseThrottled, diagnosis.CauseTooManyObjects, diagnosis.CauseNamespaceFinalizer,
-	diagnosis.CauseNamespaceMetadataFinalizer, diagnosis.CauseUnknown,
-}
-
 // rankOrder lists the ranks, best first.
 var rankOrder = []diagnosis.Rank{diagnosis.RankProven, diagnosis.RankPublished, diagnosis.RankInferred}
 
-// compareFindings sorts findings by rank, then by causeOrder, then by the number of objects.
+// compareFindings sorts findings by rank, then by cause, then by the number of objects.
 func compareFindings(a, b diagnosis.Finding) int {
+	_, positionA := entryOf(a.Cause)
+	_, positionB := entryOf(b.Cause)
 	return cmp.Or(cmp.Compare(slices.Index(rankOrder, a.Rank), slices.Index(rankOrder, b.Rank)),
-		cmp.Compare(slices.Index(causeOrder, a.Cause), slices.Index(causeOrder, b.Cause)),
+		cmp.Compare(positionA, positionB),
 		cmp.Compare(b.Count, a.Count), cmp.Compare(a.Message, b.Message))
 }
 
@@ -140,17 +125,6 @@ func (f view) holders() []string {
 	return holders
 }
 
-// rules are the rules for each state. A rule finds a group of related causes.
-var rules = map[diagnosis.State][]func(view) []diagnosis.Finding{
-	diagnosis.StateInitializing: {view.findInitializer},
-	diagnosis.StateFailed:       {view.findFailed},
-	diagnosis.StateTerminating: {
-		view.findDiscovery, view.findConversions, view.findTerminatingCRDs, view.findUnreadable, view.findTooManyObjects,
-		view.findThrottled, view.findForbidden, view.findAdmission, view.findFinalizers, view.findPods, view.findVolumes,
-		view.findCloud, view.findForeground, view.findNamespaceFinalizers, view.findNamespaceController,
-	},
-}
-
 // MayHaveFindings reports whether findings are possible, based only on the Namespace. If not, no facts are collected.
 func MayHaveFindings(facts *diagnosis.Facts) bool {
 	switch diagnosis.StateOf(facts.Namespace) {
@@ -168,14 +142,18 @@ type view struct{ *diagnosis.Facts }
 // find applies the rules for the state of the namespace.
 func (f view) find() []diagnosis.Finding {
 	var findings []diagnosis.Finding
-	state := diagnosis.StateOf(f.Namespace)
+	blocked := diagnosis.BlockedCondition(diagnosis.StateOf(f.Namespace))
 	if MayHaveFindings(f.Facts) {
-		for _, find := range rules[state] {
-			findings = append(findings, find(f)...)
+		applied := []*rule{ruleUnknown}
+		for _, entry := range causes {
+			if entry.Blocks() == blocked && !slices.Contains(applied, entry.rule) {
+				applied = append(applied, entry.rule)
+				findings = append(findings, entry.rule.find(f)...)
+			}
 		}
 	}
 	findings = append(findings, f.findPublished(findings)...)
-	if len(findings) == 0 && state == diagnosis.StateTerminating {
+	if len(findings) == 0 && blocked == ruleUnknown.blocks {
 		findings = f.findUnknown()
 	}
 	return findings

@@ -18,7 +18,6 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 	"github.com/nslifecycle/nslifecycle/internal/resourcetypes"
-	"github.com/nslifecycle/nslifecycle/internal/shell"
 )
 
 // findDiscovery finds why resource types cannot be discovered. A namespace cannot be confirmed to
@@ -64,22 +63,21 @@ func (f view) findAPIServices() []diagnosis.Finding {
 
 func (f view) apiServiceFinding(name types.NamespacedName, services []*diagnosis.APIService) diagnosis.Finding {
 	first := services[0]
-	finding := diagnosis.Finding{
-		Cause: diagnosis.CauseAPIServiceUnavailable, Rank: diagnosis.RankProven,
-		Message: fmt.Sprintf(messageAPIServiceUnavailable, first.Name, f.connectionProblem(services)),
-		Remedies: []diagnosis.Remedy{
-			diagnosis.Inspect(shell.Command(remedyGetAPIService, first.Name)),
-			diagnosis.Inspect(shell.Command(remedyListBackend, name.Namespace)),
-			diagnosis.ResolveWith(remedyRestoreAPIService, deleteCommand(services)),
-		},
-		Loss: lossAPIService,
+	objects := make([]diagnosis.Object, 0, len(services))
+	var names []string
+	for _, service := range services {
+		objects = append(objects, diagnosis.Object{Resource: string(diagnosis.SourceAPIServices), Name: service.Name})
+		names = append(names, service.Name)
 	}
+	finding := f.newFinding(diagnosis.CauseAPIServiceUnavailable, diagnosis.RankProven,
+		fmt.Sprintf(messageAPIServiceUnavailable, first.Name, f.connectionProblem(services)), params{
+			"apiservice": {first.Name}, "backend": {name.Namespace},
+			"apiservices": names[:min(len(names), diagnosis.MaxObjects)],
+		})
 	if !f.addBackendProblem(&finding, name) && !first.Available && first.Reason != "" {
 		finding.Message += ": " + first.Reason
 	}
-	objects := make([]diagnosis.Object, 0, len(services))
 	for _, service := range services {
-		objects = append(objects, diagnosis.Object{Resource: string(diagnosis.SourceAPIServices), Name: service.Name})
 		if service.Available {
 			continue
 		}
@@ -94,16 +92,6 @@ func (f view) apiServiceFinding(name types.NamespacedName, services []*diagnosis
 		finding.Rank = diagnosis.RankInferred
 	}
 	return finding.WithObjects(objects)
-}
-
-// deleteCommand returns the command that deletes APIServices, but at most MaxObjects.
-func deleteCommand(services []*diagnosis.APIService) string {
-	services = services[:min(len(services), diagnosis.MaxObjects)]
-	names := make([]any, 0, len(services))
-	for _, service := range services {
-		names = append(names, service.Name)
-	}
-	return shell.Command(remedyDeleteAPIServices+strings.Repeat(" %s", len(names)), names...)
 }
 
 // connectionProblem describes why the API server cannot call the server of APIServices.
@@ -199,23 +187,21 @@ func (f view) failedGroupVersions() []schema.GroupVersion {
 }
 
 func (f view) discoveryFinding(groupVersion schema.GroupVersion) diagnosis.Finding {
-	path := shell.Command(remedyGetGroupVersion, groupVersion)
 	name := groupVersion.Version + "." + groupVersion.Group
 	failure := f.ResourceTypes.Failed[groupVersion]
-	finding := diagnosis.Finding{
-		Cause: diagnosis.CauseDiscoveryFailing, Rank: diagnosis.RankProven,
-		Message: fmt.Sprintf(messageDiscoveryFailing, groupVersion) + f.Detail(failure.Error()),
-		Remedies: []diagnosis.Remedy{
-			diagnosis.Inspect(path), diagnosis.Inspect(shell.Command(remedyGetAPIService, name)),
-		},
-		Evidence: append(diagnosis.Proven(f.groupVersionErrors(groupVersion)...),
-			f.quoteConditions(corev1.NamespaceDeletionDiscoveryFailure)...),
+	cause, message := diagnosis.CauseDiscoveryFailing, fmt.Sprintf(messageDiscoveryFailing, groupVersion)+f.Detail(failure.Error())
+	err, ok := f.DirectDiscovery[groupVersion]
+	isStale := ok && err == nil && isStale(failure)
+	if isStale {
+		cause, message = diagnosis.CauseDiscoveryStale, fmt.Sprintf(messageDiscoveryStale, groupVersion)
 	}
-	if err, ok := f.DirectDiscovery[groupVersion]; ok && err == nil && isStale(failure) {
-		finding.Cause = diagnosis.CauseDiscoveryStale
-		finding.Message = fmt.Sprintf(messageDiscoveryStale, groupVersion)
-		finding.Evidence = append(finding.Evidence, diagnosis.Proven(fmt.Sprintf(evidenceDirectDiscovery, path))...)
-		finding.Remedies = append(finding.Remedies, diagnosis.Resolve(remedyDiscoveryStale))
+	finding := f.newFinding(cause, diagnosis.RankProven, message,
+		params{"groupVersion": {groupVersion.String()}, "apiservice": {name}})
+	finding.Evidence = append(diagnosis.Proven(f.groupVersionErrors(groupVersion)...),
+		f.quoteConditions(corev1.NamespaceDeletionDiscoveryFailure)...)
+	if isStale {
+		finding.Evidence = append(finding.Evidence,
+			diagnosis.Proven(fmt.Sprintf(evidenceDirectDiscovery, finding.Remedies[0]))...)
 	}
 	return finding.WithObjects([]diagnosis.Object{{Resource: string(diagnosis.SourceAPIServices), Name: name}})
 }
@@ -232,24 +218,19 @@ func (f view) findDiscoveryByCondition() []diagnosis.Finding {
 	if text == "" {
 		return nil
 	}
-	return []diagnosis.Finding{{
-		Cause: diagnosis.CauseDiscoveryFailing, Rank: diagnosis.RankPublished,
-		Message:  messageControllerDiscovery + f.Detail(text),
-		Evidence: f.quoteConditions(corev1.NamespaceDeletionDiscoveryFailure),
-		Remedies: []diagnosis.Remedy{diagnosis.Inspect(remedyListTypes), diagnosis.Inspect(remedyListServices)},
-	}}
+	finding := f.newFinding(diagnosis.CauseDiscoveryFailing, diagnosis.RankPublished,
+		messageControllerDiscovery+f.Detail(text), nil)
+	finding.Remedies = []diagnosis.Remedy{
+		diagnosis.Inspect("kubectl api-resources"), diagnosis.Inspect("kubectl get apiservices"),
+	}
+	finding.Evidence = f.quoteConditions(corev1.NamespaceDeletionDiscoveryFailure)
+	return []diagnosis.Finding{finding}
 }
 
 func (f view) groupVersionFinding(
 	text string, rank diagnosis.Rank, evidence []diagnosis.Evidence,
 ) diagnosis.Finding {
-	return diagnosis.Finding{
-		Cause: diagnosis.CauseGroupVersionInvalid, Rank: rank,
-		Message:  messageGroupVersionInvalid + f.Detail(text),
-		Evidence: append(evidence, f.quoteConditions(corev1.NamespaceDeletionGVParsingFailure)...),
-		Remedies: []diagnosis.Remedy{
-			diagnosis.Inspect(remedyListTypes), diagnosis.Inspect(remedyListServices),
-			diagnosis.Resolve(remedyGroupVersionInvalid),
-		},
-	}
+	finding := f.newFinding(diagnosis.CauseGroupVersionInvalid, rank, messageGroupVersionInvalid+f.Detail(text), nil)
+	finding.Evidence = append(evidence, f.quoteConditions(corev1.NamespaceDeletionGVParsingFailure)...)
+	return finding
 }

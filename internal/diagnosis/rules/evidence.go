@@ -131,18 +131,6 @@ func countOf(contents []resourcetypes.Content) int {
 	return count
 }
 
-// Flags of the command that removes finalizers by force.
-const (
-	flagFinalizer          = "finalizer"
-	flagNamespaceFinalizer = "namespace-finalizer"
-	flagMetadataFinalizer  = "metadata-finalizer"
-)
-
-// forceRemedy returns the command that previews the removal of a finalizer by force.
-func (f view) forceRemedy(flag, finalizer string) diagnosis.Remedy {
-	return diagnosis.ResolveWith(remedyForcePreview, shell.Command(remedyForce, f.Namespace.Name, flag, finalizer))
-}
-
 // inspectCommand returns the command that prints an object with its finalizers and managedFields.
 func (f view) inspectCommand(object diagnosis.RemainingObject) string {
 	return shell.Command(remedyInspectObject, object.Type, object.Name, f.Namespace.Name)

@@ -68,10 +68,9 @@ func (f view) builtInFinding(
 		Cause: diagnosis.CauseFinalizerPending, Rank: diagnosis.RankInferred, Finalizer: finalizer,
 		Message:  fmt.Sprintf(messageBuiltInPending, describe(objects), ago, known.Owner, finalizer),
 		Evidence: append(diagnosis.Proven(finalizerEvidence(finalizer, objects)), diagnosis.Inferred(lease.text)...),
-		Remedies: []diagnosis.Remedy{
-			diagnosis.Resolve(fmt.Sprintf(remedyBuiltIn, known.Manager)), diagnosis.Inspect(remedyListLeases),
-			f.forceRemedy(flagFinalizer, finalizer),
-		},
+		// The remedies do not depend on the finalizer.
+		Remedies: f.remediesFor(diagnosis.CauseForegroundDeletion,
+			params{"manager": {known.Manager}, "finalizer": {finalizer}}),
 		Loss: known.Loss, OwnerState: diagnosis.OwnerUnknown,
 	}
 	if lease.exists && lease.isCurrent {
@@ -155,7 +154,8 @@ func (f view) ownerFinding(
 	if len(objects) > 0 {
 		finding.Remedies = append(finding.Remedies, diagnosis.Inspect(f.inspectCommand(objects[0])))
 	}
-	finding.Remedies = append(finding.Remedies, f.forceRemedy(flagFinalizer, finalizer))
+	finding.Remedies = append(finding.Remedies, diagnosis.ResolveWith(remedyForcePreview,
+		shell.Command("kubectl nslifecycle finalize %s --finalizer=%s", f.Namespace.Name, finalizer)))
 	return finding.WithRemaining(objects)
 }
 
@@ -174,11 +174,9 @@ func (f view) setOwnerCause(finding *diagnosis.Finding, c ownerCase) {
 	denied := f.missingPermissions(c)
 	switch {
 	case f.areAllPaused(c) && len(c.pauses) > 0:
-		finding.Cause = diagnosis.CauseObjectPaused
-		finding.Message = fmt.Sprintf(messagePaused, c.held, c.pauses[0])
-		finding.Remedies = append(finding.Remedies, diagnosis.Resolve(remedyPaused))
+		f.setCause(finding, diagnosis.CauseObjectPaused, fmt.Sprintf(messagePaused, c.held, c.pauses[0]), c)
 	case c.owner.State == diagnosis.OwnerNotRunning:
-		setOwnerNotRunning(finding, c, diagnosis.CauseFinalizerOwnerNotRunning,
+		f.setOwnerNotRunning(finding, c, diagnosis.CauseFinalizerOwnerNotRunning,
 			slices.ContainsFunc(c.owner.Workloads, func(workload *diagnosis.Workload) bool {
 				return workload.Namespace == f.Namespace.Name
 			}))
@@ -187,11 +185,10 @@ func (f view) setOwnerCause(finding *diagnosis.Finding, c ownerCase) {
 	case len(c.reports) > 0 && (c.owner.State != diagnosis.OwnerNotFound || f.isSinceDeletion(c.reports[0], c.objects)):
 		f.setOwnerFailing(finding, c)
 	case c.owner.MissingAccount != nil:
-		setOwnerNotRunning(finding, c, diagnosis.CauseFinalizerOwnerNotFound,
+		f.setOwnerNotRunning(finding, c, diagnosis.CauseFinalizerOwnerNotFound,
 			c.owner.MissingAccount.Name.Namespace == f.Namespace.Name)
 	case c.owner.State == diagnosis.OwnerRunning:
-		finding.Message = fmt.Sprintf(messageOwnerRunning, c.held)
-		finding.Remedies = append(finding.Remedies, append(logsCommands(c.owner), diagnosis.Inspect(remedyOwnerRunning))...)
+		f.setCause(finding, finding.Cause, fmt.Sprintf(messageOwnerRunning, c.held), c)
 	default:
 		f.setOwnerNotFound(finding, c)
 	}
@@ -199,27 +196,38 @@ func (f view) setOwnerCause(finding *diagnosis.Finding, c ownerCase) {
 
 // setOwnerNotRunning completes a finding about an owner that has no ready pods or no ServiceAccount. If
 // the owner was in the namespace itself, that is the cause.
-func setOwnerNotRunning(finding *diagnosis.Finding, c ownerCase, cause diagnosis.Cause, wasInNamespace bool) {
-	finding.Cause = cause
-	finding.Message = fmt.Sprintf(messageOwnerNotRunning, c.held)
-	finding.Remedies = append(finding.Remedies, diagnosis.Resolve(remedyOwnerNotRunning))
+func (f view) setOwnerNotRunning(
+	finding *diagnosis.Finding, c ownerCase, cause diagnosis.Cause, wasInNamespace bool,
+) {
 	if wasInNamespace {
-		finding.Cause = diagnosis.CauseFinalizerOwnerInNamespace
-		finding.Message = fmt.Sprintf(messageOwnerInNamespace, c.held)
-		finding.Remedies = []diagnosis.Remedy{diagnosis.Resolve(remedyOwnerInNamespace)}
+		f.setCause(finding, diagnosis.CauseFinalizerOwnerInNamespace, fmt.Sprintf(messageOwnerInNamespace, c.held), c)
+		return
 	}
+	f.setCause(finding, diagnosis.CauseFinalizerOwnerNotRunning, fmt.Sprintf(messageOwnerNotRunning, c.held), c)
+	finding.Cause = cause
+}
+
+// setCause sets the cause and the message, and adds the remedies of the cause.
+func (f view) setCause(finding *diagnosis.Finding, cause diagnosis.Cause, message string, c ownerCase) {
+	finding.Cause, finding.Message = cause, message
+	values := params{}
+	for _, workload := range c.owner.Workloads {
+		if workload.IsReady() && values["workload"] == nil {
+			values["workload"] = []string{string(workload.Source) + "/" + workload.Name}
+			values["workloadNamespace"] = []string{workload.Namespace}
+		}
+	}
+	finding.Remedies = append(finding.Remedies, f.remediesFor(cause, values)...)
 }
 
 func (f view) setOwnerForbidden(finding *diagnosis.Finding, c ownerCase, denied []string) {
 	account := c.owner.Workloads[0].ServiceAccount
-	finding.Cause = diagnosis.CauseFinalizerOwnerForbidden
-	finding.Message = fmt.Sprintf(messageOwnerForbidden, c.held)
 	finding.Evidence = append(finding.Evidence, diagnosis.Proven(denied...)...)
 	for _, verb := range f.missingVerbs(account, c.objects[0].GroupResource()) {
 		finding.Remedies = append(finding.Remedies, diagnosis.Inspect(shell.Command(remedyOwnerCan, verb, c.objects[0].Type,
 			f.Namespace.Name, account.Namespace, account.Name)))
 	}
-	finding.Remedies = append(finding.Remedies, diagnosis.Resolve(remedyOwnerGrant))
+	f.setCause(finding, diagnosis.CauseFinalizerOwnerForbidden, fmt.Sprintf(messageOwnerForbidden, c.held), c)
 }
 
 func (f view) missingVerbs(account types.NamespacedName, resource schema.GroupResource) []string {
@@ -264,38 +272,36 @@ func (f view) missingPermissions(c ownerCase) []string {
 // setOwnerFailing completes a finding with a reason that a controller published.
 func (f view) setOwnerFailing(finding *diagnosis.Finding, c ownerCase) {
 	first := c.reports[0]
-	finding.Cause, finding.Rank = diagnosis.CauseFinalizerOwnerFailing, diagnosis.RankPublished
-	finding.Message = fmt.Sprintf(messageOwnerFailing, c.held, first.Source) + f.Detail(first.Text)
-	finding.Remedies = append(finding.Remedies, diagnosis.Resolve(remedyOwnerFailing))
-	finding.Remedies = append(finding.Remedies, logsCommands(c.owner)...)
+	finding.Rank = diagnosis.RankPublished
+	message := fmt.Sprintf(messageOwnerFailing, c.held, first.Source) + f.Detail(first.Text)
 	for _, report := range c.reports {
 		if dependency := f.missingDependency(report, c.objects); dependency != "" {
-			finding.Cause = diagnosis.CauseDependencyMissing
 			finding.Evidence = append(finding.Evidence, diagnosis.Proven(dependency)...)
-			finding.Remedies = []diagnosis.Remedy{diagnosis.Inspect(remedyDependency)}
+			f.setCause(finding, diagnosis.CauseDependencyMissing, message, c)
 			return
 		}
 	}
+	f.setCause(finding, diagnosis.CauseFinalizerOwnerFailing, message, c)
 }
 
 // setOwnerNotFound completes a finding about an owner that was not identified.
 func (f view) setOwnerNotFound(finding *diagnosis.Finding, c ownerCase) {
-	if c.owner.State == diagnosis.OwnerNotFound {
-		finding.Cause = diagnosis.CauseFinalizerOwnerNotFound
+	isNotFound, pending := c.owner.State == diagnosis.OwnerNotFound, finding.Cause
+	message := messageOwnerUnknown
+	if isNotFound {
+		message = messageOwnerNotFound
 	}
-	switch {
-	case c.owner.Known != nil && len(c.owner.Workloads) == 0 && c.owner.State == diagnosis.OwnerNotFound:
-		finding.Message = fmt.Sprintf(messageKnownNotFound, c.held, c.owner.Known.Owner)
-		finding.Remedies = append(finding.Remedies, diagnosis.Inspect(fmt.Sprintf(remedyOwnerKnown, c.owner.Known.Owner)))
-	case c.owner.Known != nil:
-		finding.Message = fmt.Sprintf(messageOwnerKnown, c.held, c.owner.Known.Owner)
-		finding.Remedies = append(finding.Remedies, diagnosis.Inspect(fmt.Sprintf(remedyOwnerKnown, c.owner.Known.Owner)))
-	case c.owner.State == diagnosis.OwnerNotFound:
-		finding.Message = fmt.Sprintf(messageOwnerNotFound, c.held)
-		finding.Remedies = append(finding.Remedies, diagnosis.Inspect(remedyOwnerUnknown))
-	default:
-		finding.Message = fmt.Sprintf(messageOwnerUnknown, c.held)
-		finding.Remedies = append(finding.Remedies, diagnosis.Inspect(remedyOwnerUnknown))
+	f.setCause(finding, diagnosis.CauseFinalizerOwnerNotFound, fmt.Sprintf(message, c.held), c)
+	if c.owner.Known != nil {
+		message = messageOwnerKnown
+		if isNotFound && len(c.owner.Workloads) == 0 {
+			message = messageKnownNotFound
+		}
+		finding.Message = fmt.Sprintf(message, c.held, c.owner.Known.Owner)
+		finding.Remedies = []diagnosis.Remedy{diagnosis.Inspect(fmt.Sprintf(remedyOwnerKnown, c.owner.Known.Owner))}
+	}
+	if !isNotFound {
+		finding.Cause = pending
 	}
 }
 
@@ -356,16 +362,4 @@ func (f view) searchEvidence(owner owners.Owner) string {
 		text += fmt.Sprintf(evidenceSearchUnread, strings.Join(unread, ", "))
 	}
 	return text
-}
-
-// logsCommands returns the command that prints the log of the owner, if it is running.
-func logsCommands(owner owners.Owner) []diagnosis.Remedy {
-	for _, workload := range owner.Workloads {
-		if workload.IsReady() {
-			return []diagnosis.Remedy{
-				diagnosis.Inspect(shell.Command(remedyLogs, workload.Namespace, workload.Source, workload.Name)),
-			}
-		}
-	}
-	return nil
 }

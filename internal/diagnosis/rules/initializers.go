@@ -25,20 +25,15 @@ func (f view) isTurnOverdue() bool {
 // findInitializer finds why the first pending initializer does not act: whether any identity may
 // initialize the namespace, and whether that identity is running.
 func (f view) findInitializer() []diagnosis.Finding {
+	if diagnosis.StateOf(f.Namespace) == diagnosis.StateFailed {
+		return f.findFailed()
+	}
 	pending := diagnosis.PendingInitializers(f.Namespace)
 	first := pending[0]
 	turn := f.turnBegan(first)
 	finding := diagnosis.Finding{
 		Cause: diagnosis.CauseInitializerPending, Rank: diagnosis.RankInferred,
-		Evidence: f.turnEvidence(first, turn),
-		Remedies: []diagnosis.Remedy{
-			diagnosis.Resolve(fmt.Sprintf(remedyStartInitializer, first)), diagnosis.Inspect(remedyListConfigurations),
-			diagnosis.ResolveWith(remedySkip, f.skipCommand(pending)),
-		},
-		Loss: lossInitializer,
-	}
-	if first == v1alpha1.TemplatesInitializer {
-		finding.Remedies = append(f.templateRemedies(), finding.Remedies[1:]...)
+		Evidence: f.turnEvidence(first, turn), Loss: lossInitializer,
 	}
 	waits := fmt.Sprintf(messageTurn, first, f.Ago(turn))
 	report := f.publishedCondition(first + v1alpha1.ConditionInitializedSuffix)
@@ -53,18 +48,30 @@ func (f view) findInitializer() []diagnosis.Finding {
 	case len(f.rejectedWrites()) > 0: // The conditions of the Namespace can be old.
 		rejected := f.findRejectedWrites(f.rejectedWrites())
 		rejected[0].Message = fmt.Sprintf(messageInitializerFailing, waits, rejected[0].Message)
-		rejected[0].Remedies = append(rejected[0].Remedies, finding.Remedies...)
+		rejected[0].Remedies = append(rejected[0].Remedies, f.initializerRemedies(finding.Cause, pending)...)
 		return rejected
 	case report != "":
 		finding.Cause, finding.Rank = diagnosis.CauseInitializerFailing, diagnosis.RankPublished
 		finding.Message = fmt.Sprintf(messageInitializerFailing, waits, report)
-		finding.Remedies = append([]diagnosis.Remedy{diagnosis.Resolve(remedyInitializerFailing)}, finding.Remedies...)
 	case first == v1alpha1.TemplatesInitializer: // The manager is this initializer.
 		finding.Message = fmt.Sprintf(messageInitializerUnknown, waits)
 	default:
 		f.setIdentities(&finding, waits, first)
 	}
+	finding.Remedies = append(finding.Remedies, f.initializerRemedies(finding.Cause, pending)...)
 	return []diagnosis.Finding{f.aboutNamespace(finding)}
+}
+
+// initializerRemedies returns the remedies of a cause that concerns the first pending initializer.
+func (f view) initializerRemedies(cause diagnosis.Cause, pending []string) []diagnosis.Remedy {
+	var remedies []diagnosis.Remedy
+	if pending[0] == v1alpha1.TemplatesInitializer {
+		remedies = f.remediesFor(cause, nil)
+		remedies = slices.Insert(remedies, len(remedies)-1, f.templateRemedies()...)
+	} else {
+		remedies = f.remediesFor(cause, params{"initializer": pending[:1]})
+	}
+	return append(remedies, diagnosis.ResolveWith(remedySkip, f.skipCommand(pending)))
 }
 
 // templateRemedies returns what shows the progress of the manager as the initializer of templates.
@@ -177,7 +184,7 @@ func (f view) setIdentities(finding *diagnosis.Finding, waits, name string) {
 	case len(identities) == 0:
 		finding.Cause = diagnosis.CauseInitializerNotRunning
 		finding.Message = fmt.Sprintf(messageNoInitializerSubject, waits)
-		finding.Remedies = append([]diagnosis.Remedy{diagnosis.Resolve(remedyInstallInitializer)}, finding.Remedies...)
+		finding.Remedies = []diagnosis.Remedy{diagnosis.Resolve(remedyInstallInitializer)}
 	case count[owners.StatusRunning] == len(identities):
 		finding.Cause = diagnosis.CauseInitializerSlow
 		finding.Message = fmt.Sprintf(messageInitializerRunning, waits) + f.exactIdentity(identities[0], isExact)

@@ -20,13 +20,7 @@ const (
 
 // Strings that several rules share.
 const (
-	remedyListLeases    = "kubectl get leases --namespace=kube-system"
-	remedyGetAPIService = "kubectl get apiservice %s --output=yaml"
-	remedyListBackend   = "kubectl get service,endpointslices,pods --namespace=%s"
-	remedyListTypes     = "kubectl api-resources"
-	remedyListServices  = "kubectl get apiservices"
 	remedyInspectObject = "kubectl get %s %s --namespace=%s --output=yaml --show-managed-fields"
-	remedyForce         = "kubectl nslifecycle finalize %s --%s=%s"
 	remedyForcePreview  = "To preview the removal of the finalizer without its owner"
 
 	evidenceCondition        = "condition %s=%s, %s since %s: %s"
@@ -81,16 +75,6 @@ const (
 	evidenceDiscoveryError       = "discovery of %s: %s"
 	evidenceDirectDiscoveryError = "direct request for %s: %s"
 	evidenceDirectDiscovery      = "%s succeeds"
-	remedyDeleteAPIServices      = "kubectl delete apiservice"
-	remedyGetGroupVersion        = "kubectl get --raw=/apis/%s"
-	remedyRestoreAPIService      = "Repair the API server of the APIService, its Service or its certificate. If it was " +
-		"uninstalled permanently, delete the APIService"
-	remedyDiscoveryStale = "Wait a minute. If the error persists, restart kube-apiserver or the server of this API " +
-		"group: kube-apiserver cannot read its discovery response"
-	remedyGroupVersionInvalid = "Fix or remove the API server that serves this group version: a group version " +
-		"must have the format GROUP/VERSION"
-	lossAPIService = "Without the APIService, the objects that its server stores for this namespace cannot be reached; " +
-		"they remain in the storage of that server"
 )
 
 // CustomResourceDefinitions.
@@ -102,17 +86,7 @@ const (
 	evidenceNoCABundle = "spec.conversion.webhook.clientConfig of the CustomResourceDefinition has no caBundle"
 
 	remedyListCRDs          = "kubectl get customresourcedefinitions"
-	remedyGetConversion     = "kubectl get customresourcedefinition %s --output=jsonpath='{.spec.conversion}'"
-	remedyGetCRDConditions  = "kubectl get customresourcedefinition %s --output=jsonpath='{.status.conditions}'"
 	remedyRestoreConversion = "Restore the conversion webhook of this kind"
-	remedyMoveConversion    = "Restore the webhook. If it was in this namespace, install it in another namespace"
-	remedyDisableConversion = "kubectl patch customresourcedefinition %s --type=merge " +
-		`--patch='{"spec":{"conversion":{"strategy":"None","webhook":null}}}'`
-	remedyDeleteAll = "kubectl delete %s --all --namespace=%s"
-	lossConversion  = "With spec.conversion.strategy None, the objects can be deleted but are not converted: " +
-		"clients do not get fields that are named differently in the stored version"
-	lossCRD = "Without its finalizer, the CustomResourceDefinition is deleted, but its objects remain in storage and " +
-		"cannot be reached"
 )
 
 // Storage and requests of the namespace controller.
@@ -130,25 +104,11 @@ const (
 	evidenceGranted    = "kube-apiserver grants %s the verb %s on %s; the server may apply other rules"
 	evidenceNotGranted = "kube-apiserver does not grant %s the verb %s on %s"
 
-	remedyListObjects  = "kubectl get %s --namespace=%s"
-	remedyStorageCheck = "Find the etcd key in the log of kube-apiserver, and check that its encryption configuration " +
-		"contains the key that encrypted the objects"
-	remedyStorageDelete = "If an object is lost permanently, delete it with the delete option " +
-		"ignoreStoreReadErrorWithClusterBreakingPotential"
-	remedyDeleteManyObjects = "kubectl delete %s --all --namespace=%s --wait=false"
-	remedyTooManyObjects    = "Increase the capacity of etcd and kube-apiserver, or use nslifecycle's namespace " +
-		"controller, which deletes objects individually"
-	remedyRejectedRequests = "kubectl get --raw=/metrics | grep apiserver_flowcontrol_rejected_requests_total"
-	remedyListFlowSchemas  = "kubectl get flowschemas,prioritylevelconfigurations"
-	remedyThrottled        = "Find the client that overloads the API server, or raise the concurrency limit of the " +
-		"namespace controller's priority level"
-	remedyForbidden    = "Restore the ClusterRole and the ClusterRoleBinding of the namespace controller"
 	remedyGrantRole    = "kubectl create clusterrole %s --verb=%s --resource=%s"
 	remedyGrantBinding = "kubectl create clusterrolebinding %s --clusterrole=%s --%s"
 	remedyGrantByHand  = "Grant user %q the verb %s on resource %s of API group %s with a ClusterRole and a " +
 		"ClusterRoleBinding"
-	remedyCanI  = "kubectl auth can-i %s %s --namespace=%s --as=%s"
-	lossStorage = "An object that is deleted without being read leaves behind everything that its finalizers protect"
+	remedyCanI = "kubectl auth can-i %s %s --namespace=%s --as=%s"
 )
 
 // Admission.
@@ -177,11 +137,7 @@ const (
 	remedyGetBinding       = "kubectl get validatingadmissionpolicybinding %s --output=yaml"
 	remedyEditBinding      = "kubectl edit validatingadmissionpolicybinding %s"
 	remedyDeleteBinding    = "kubectl delete validatingadmissionpolicybinding %s"
-	remedyEdit             = "kubectl edit %s %s --namespace=%s"
-	remedyWebhookFailing   = "Repair the webhook, its Service or its certificate"
 	remedyDeleteWebhook    = "If the webhook was uninstalled permanently, delete its configuration with all its webhooks"
-	remedyWebhookDenies    = "Meet the webhook's requirements"
-	remedyPolicyDenies     = "Meet the policy's requirements"
 
 	remedyDeleteConfiguration = "kubectl delete %s %s"
 	remedyEditConfiguration   = "kubectl edit %s %s"
@@ -189,14 +145,7 @@ const (
 	remedyExcludeFromBinding  = "Or exclude this namespace with the binding's namespaceSelector"
 	remedyPolicyUnused        = "If the policy is no longer needed, delete its binding"
 
-	remedyServerDenies  = "Resolve the problem that the error reports"
-	remedyInvalidFix    = "Correct the fields that the error names, in the same patch that removes the finalizer"
-	remedyInvalidSchema = "If the schema of a CustomResourceDefinition became stricter, relax it until the object is " +
-		"deleted"
-
-	lossWebhookFailing = "Without the webhook, its checks are skipped in all namespaces that it applies to"
-	lossWebhookDenies  = "Everything that the webhook protects"
-	lossPolicyDenies   = "Everything that the policy protects"
+	remedyServerDenies = "Resolve the problem that the error reports"
 )
 
 // Finalizers of objects.
@@ -225,23 +174,9 @@ const (
 		"cluster cannot be found"
 	evidenceSearchUnread = "; could not read %s"
 
-	remedyLogs         = "kubectl logs --namespace=%s %s/%s --tail=100"
-	remedyOwnerRunning = "Check the log of the finalizer's owner to determine why it does not remove the finalizer"
-	remedyOwnerCan     = "kubectl auth can-i %s %s --namespace=%s --as=system:serviceaccount:%s:%s"
-	remedyOwnerGrant   = "Restore the permissions of the ServiceAccount with a ClusterRoleBinding until the namespace " +
-		"is deleted. A RoleBinding cannot be created in a terminating namespace, and the previous one may already be " +
-		"deleted"
-	remedyOwnerNotRunning  = "Scale up or reinstall the finalizer's owner, and let it remove the finalizer"
-	remedyOwnerInNamespace = "Install the finalizer's owner in another namespace, and let it remove the finalizer: " +
-		"nothing can be created in a terminating namespace"
-	remedyOwnerKnown   = "Check that %s is running, and let it remove the finalizer"
-	remedyReadMore     = "Some objects could not be read: ask an administrator to run kubectl nslifecycle explain"
-	remedyOwnerFailing = "Resolve the problem that the controller reports; it then removes the finalizer"
-	remedyPaused       = "Remove the setting that pauses the controller, and let it remove the finalizer"
-	remedyOwnerUnknown = "Find the controller that adds this finalizer, and check that it is running"
-	remedyBuiltIn      = "Start %s, or check its log: it is part of the control plane"
-	remedyDependency   = "Check whether the controller can continue without the missing object: nothing can be created " +
-		"in a terminating namespace"
+	remedyOwnerCan       = "kubectl auth can-i %s %s --namespace=%s --as=system:serviceaccount:%s:%s"
+	remedyOwnerKnown     = "Check that %s is running, and let it remove the finalizer"
+	remedyReadMore       = "Some objects could not be read: ask an administrator to run kubectl nslifecycle explain"
 	lossUnknownFinalizer = "Anything that the finalizer's owner has not cleaned up for these objects, inside or " +
 		"outside the cluster, is left behind"
 )
@@ -255,14 +190,6 @@ const (
 	evidenceNodeNotReady  = "node %q is Ready=%s since %s: %s"
 	evidencePod           = "pods %q has deletionTimestamp %s, which includes its grace period of %ds"
 
-	remedyGetNode     = "kubectl get node %s --output=wide"
-	remedyRestoreNode = "Restore the node. If it is lost permanently, delete its Node object, which deletes the pods"
-	remedyDeleteNode  = "kubectl delete node %s"
-	remedyTaintNode   = "kubectl taint node %s node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"
-	remedyForcePod    = "kubectl delete pod %s --namespace=%s --grace-period=0 --force"
-	remedyDescribePod = "kubectl describe pod %s --namespace=%s"
-	remedyKubelet     = "Check the log of the kubelet on its node for a volume that cannot be unmounted or a container " +
-		"that cannot be killed"
 	lossPod = "The pod's containers may keep running on the node and using the mounted volumes"
 )
 
@@ -277,7 +204,6 @@ const (
 	evidencePodMounts   = "pod %q is %s on node %q and mounts it"
 	evidenceDependent   = "%s %q is waiting for %s %q, which names it as owner with blockOwnerDeletion"
 	evidenceNoDependent = "no remaining dependent in this namespace blocks it"
-	remedyDeletePod     = "kubectl delete pod %s --namespace=%s"
 )
 
 // The Namespace itself.
@@ -303,22 +229,14 @@ const (
 	evidenceTerminating          = "deletionTimestamp %s, spec.finalizers: [%s]"
 	evidenceWritable             = "the dry runs of writes to the Namespace succeed"
 
-	remedyNamespaceFinalizer = "Find the controller responsible for %s, and keep it running until the namespace is deleted"
-	remedyInspectNamespace   = "kubectl get namespace %s --output=yaml --show-managed-fields"
-	remedyGetNamespace       = "kubectl get namespace %s --output=yaml"
-	remedyInitializer        = "Keep the controller of initializer %s running until the namespace is deleted. If the " +
+	remedyGetNamespace = "kubectl get namespace %s --output=yaml"
+	remedyInitializer  = "Keep the controller of initializer %s running until the namespace is deleted. If the " +
 		"controller does not handle deletion, remove finalizer %s from the configuration, so that the finalizer is not " +
 		"added to new namespaces"
-	remedyRunController = "Start kube-controller-manager (with its namespace controller) or the nslifecycle manager, or " +
-		"check its log"
 	remedyUserDependent = "Check that the webhooks and policies exempt the namespace controller " +
 		"(ServiceAccount kube-system/namespace-controller, or the one of the nslifecycle manager)"
-	remedyListControllers = "kubectl get pods --namespace=kube-system --selector=component=kube-controller-manager"
-	remedyControllerLog   = "Check the log of the namespace controller in kube-controller-manager or in the nslifecycle " +
-		"manager"
 	remedyUnprotected = "Delete the remaining objects before the last finalizer of the Namespace is removed; " +
 		"afterwards, they cannot be reached"
-	lossNamespace   = "The content of the namespace remains in storage and cannot be reached"
 	lossUnprotected = "The remaining objects remain in storage without a namespace"
 )
 
@@ -342,18 +260,14 @@ const (
 	evidenceLastChange    = "the Namespace was last changed at %s, by %q"
 	evidenceNotRegistered = "no NamespaceInitializerConfiguration registers %s"
 
-	remedyInitializerFailing = "Resolve the problem that the initializer reports; it then removes its name from the " +
-		"pending list"
 	messageWriteRejected = "the API server rejects a write of the operator to the Namespace: %s"
 	remedyWriteRejected  = "Exempt the ServiceAccounts of the operator from the policy or webhook, or grant them the " +
 		"permission"
 	lossWriteRejected = "Without these writes, the operator can neither continue nor report its progress"
 	remedyTemplates   = "Resolve the failures of the templates; if there are none, check that " +
 		"nslifecycle-controller-manager is running, and check its log"
-	remedyTemplateStatus     = "kubectl nslifecycle template status %s"
-	remedyStartInitializer   = "Start the controller of %s, or check its log"
-	remedyListConfigurations = "kubectl get namespaceinitializerconfigurations"
-	remedySkip               = "To use the namespace without the initializer, an administrator can remove it from the " +
+	remedyTemplateStatus = "kubectl nslifecycle template status %s"
+	remedySkip           = "To use the namespace without the initializer, an administrator can remove it from the " +
 		"pending list"
 	remedyInstallInitializer = "Install the controller of the initializer, with a ClusterRoleBinding to a ClusterRole " +
 		"that grants the initialize verb on namespaces"

@@ -13,7 +13,6 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis/owners"
-	"github.com/nslifecycle/nslifecycle/internal/shell"
 )
 
 // findNamespaceController finds deletions that no namespace controller has started, and deletions that
@@ -67,15 +66,9 @@ func (f view) unresponsiveFinding(message string, evidence []string) diagnosis.F
 	if f.isNamespaceWritable() {
 		evidence = append(evidence, evidenceWritable)
 	}
-	return f.aboutNamespace(diagnosis.Finding{
-		Cause: diagnosis.CauseNamespaceControllerUnresponsive, Rank: diagnosis.RankInferred,
-		Message: message, Evidence: diagnosis.Inferred(evidence...),
-		Remedies: []diagnosis.Remedy{
-			diagnosis.Resolve(remedyRunController), diagnosis.Inspect(remedyListLeases),
-			diagnosis.Inspect(remedyListControllers),
-		},
-		Loss: lossNamespace,
-	})
+	finding := f.newFinding(diagnosis.CauseNamespaceControllerUnresponsive, diagnosis.RankInferred, message, nil)
+	finding.Evidence = diagnosis.Inferred(evidence...)
+	return f.aboutNamespace(finding)
 }
 
 func (f view) aboutNamespace(finding diagnosis.Finding) diagnosis.Finding {
@@ -148,16 +141,10 @@ func (f view) findUnknown() []diagnosis.Finding {
 		return nil
 	}
 	// The sources that could not be read might show a running controller or another cause.
-	finding := diagnosis.Finding{
-		Cause: diagnosis.CauseUnknown, Rank: diagnosis.RankInferred, Message: messageUnknown,
-		Evidence: append(diagnosis.Proven(fmt.Sprintf(evidenceTerminating,
-			diagnosis.FormatTime(f.Namespace.DeletionTimestamp.Time),
-			strings.Join(f.finalizersIn(specFinalizers), ", "))),
-			append(f.namespaceRejection().evidence(), f.quoteConditions(diagnosis.DeletionConditions...)...)...),
-		Remedies: []diagnosis.Remedy{
-			diagnosis.Inspect(shell.Command(remedyGetNamespace, f.Namespace.Name)), diagnosis.Inspect(remedyControllerLog),
-		},
-	}
+	finding := f.newFinding(diagnosis.CauseUnknown, diagnosis.RankInferred, messageUnknown, nil)
+	finding.Evidence = slices.Concat(diagnosis.Proven(fmt.Sprintf(evidenceTerminating,
+		diagnosis.FormatTime(f.Namespace.DeletionTimestamp.Time), strings.Join(f.finalizersIn(specFinalizers), ", "))),
+		f.namespaceRejection().evidence(), f.quoteConditions(diagnosis.DeletionConditions...))
 	switch {
 	case len(f.Content) > 0 && !slices.Contains(f.Namespace.Spec.Finalizers, corev1.FinalizerKubernetes):
 		finding.Message = fmt.Sprintf(messageUnprotected, f.remainingText())
@@ -213,8 +200,6 @@ func (f view) findNamespaceFinalizers() []diagnosis.Finding {
 	for _, finalizer := range slices.DeleteFunc(f.ExternalNamespaceFinalizers(), isRejected) {
 		finding := f.namespaceFinalizerFinding(finalizer, specFinalizers, diagnosis.CauseNamespaceFinalizer)
 		f.addInitializer(&finding, finalizer)
-		finding.Remedies = append(finding.Remedies,
-			f.forceRemedy(flagNamespaceFinalizer, finalizer))
 		if hasKubernetes && finding.Rank == diagnosis.RankProven {
 			finding.Rank = diagnosis.RankInferred
 		}
@@ -224,10 +209,8 @@ func (f view) findNamespaceFinalizers() []diagnosis.Finding {
 		return findings // The owners of finalizers in metadata.finalizers may wait for these namespace finalizers.
 	}
 	for _, finalizer := range slices.DeleteFunc(slices.Clone(f.Namespace.Finalizers), isRejected) {
-		finding := f.namespaceFinalizerFinding(finalizer, metadataFinalizers, diagnosis.CauseNamespaceMetadataFinalizer)
-		finding.Remedies = append(finding.Remedies,
-			f.forceRemedy(flagMetadataFinalizer, finalizer))
-		findings = append(findings, finding)
+		findings = append(findings,
+			f.namespaceFinalizerFinding(finalizer, metadataFinalizers, diagnosis.CauseNamespaceMetadataFinalizer))
 	}
 	return findings
 }
@@ -246,10 +229,7 @@ func (f view) namespaceFinalizerFinding(finalizer, list string, cause diagnosis.
 		finding.Evidence = append(diagnosis.Published(quoteCondition(
 			f.Condition(corev1.NamespaceConditionType(finalizer)))), finding.Evidence...)
 	}
-	finding.Remedies = []diagnosis.Remedy{
-		diagnosis.Inspect(fmt.Sprintf(remedyNamespaceFinalizer, finalizer)),
-		diagnosis.Inspect(shell.Command(remedyInspectNamespace, f.Namespace.Name)),
-	}
+	finding.Remedies = f.remediesFor(cause, params{"finalizer": {finalizer}})
 	return f.aboutNamespace(finding)
 }
 

@@ -14,7 +14,6 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis/owners"
-	"github.com/nslifecycle/nslifecycle/internal/shell"
 )
 
 // findPods finds pods that exceed their grace period because of their node, its kubelet, or a
@@ -128,40 +127,23 @@ func (f view) isNodeUnreachable(name string) bool {
 
 func (f view) nodeFinding(node string, pods []diagnosis.RemainingObject) diagnosis.Finding {
 	problem := f.nodeProblem(node)
-	finding := diagnosis.Finding{
-		Cause: diagnosis.CausePodOnUnreachableNode, Rank: diagnosis.RankInferred,
-		Message:  fmt.Sprintf(messagePodNode, describe(pods), f.Ago(firstDeletedAt(pods)), problem),
-		Evidence: append(diagnosis.Proven(problem, podEvidence(pods)), f.waitingPVCs(pods)...),
-		Remedies: []diagnosis.Remedy{
-			diagnosis.Inspect(shell.Command(remedyGetNode, node)),
-			diagnosis.ResolveWith(remedyRestoreNode, shell.Command(remedyDeleteNode, node)),
-			diagnosis.Resolve(shell.Command(remedyTaintNode, node)),
-		},
-		Loss: lossPod,
+	values := params{"pod": {pods[0].Name}}
+	if !f.isNodeMissing(node) {
+		values["node"] = []string{node}
 	}
+	finding := f.newFinding(diagnosis.CausePodOnUnreachableNode, diagnosis.RankInferred,
+		fmt.Sprintf(messagePodNode, describe(pods), f.Ago(firstDeletedAt(pods)), problem), values)
+	finding.Evidence = append(diagnosis.Proven(problem, podEvidence(pods)), f.waitingPVCs(pods)...)
 	if f.isNodeUnreachable(node) {
 		finding.Rank = diagnosis.RankProven
 	}
-	if f.isNodeMissing(node) {
-		finding.Remedies = nil
-	}
-	finding.Remedies = append(finding.Remedies,
-		diagnosis.Resolve(shell.Command(remedyForcePod, pods[0].Name, f.Namespace.Name)))
 	return finding.WithRemaining(pods)
 }
 
 func (f view) kubeletFinding(pods []diagnosis.RemainingObject) diagnosis.Finding {
-	finding := diagnosis.Finding{
-		Cause: diagnosis.CausePodNotTerminating, Rank: diagnosis.RankInferred,
-		Message:  fmt.Sprintf(messagePodKubelet, describe(pods), f.Ago(firstDeletedAt(pods))),
-		Evidence: append(diagnosis.Proven(podEvidence(pods)), f.waitingPVCs(pods)...),
-		Remedies: []diagnosis.Remedy{
-			diagnosis.Inspect(shell.Command(remedyDescribePod, pods[0].Name, f.Namespace.Name)),
-			diagnosis.Inspect(remedyKubelet),
-			diagnosis.Resolve(shell.Command(remedyForcePod, pods[0].Name, f.Namespace.Name)),
-		},
-		Loss: lossPod,
-	}
+	finding := f.newFinding(diagnosis.CausePodNotTerminating, diagnosis.RankInferred,
+		fmt.Sprintf(messagePodKubelet, describe(pods), f.Ago(firstDeletedAt(pods))), params{"pod": {pods[0].Name}})
+	finding.Evidence = append(diagnosis.Proven(podEvidence(pods)), f.waitingPVCs(pods)...)
 	if pod := f.podFor(pods[0].UID); pod != nil {
 		if ready, _ := f.nodeReady(pod.Spec.NodeName); ready != nil && ready.Status == corev1.ConditionTrue {
 			finding.Rank = diagnosis.RankProven

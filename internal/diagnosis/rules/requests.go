@@ -81,8 +81,6 @@ func (f view) findForbidden() []diagnosis.Finding {
 		finding := f.forbiddenFinding(permission)
 		service := f.serviceOfGroup(permission.Group)
 		services = append(services, service)
-		finding.Message = fmt.Sprintf(messageForbidden, f.deniedText(permission))
-		finding.Remedies = append(finding.Remedies, diagnosis.Resolve(remedyForbidden))
 		if service != nil {
 			setServer(&finding, service, messageServerForbidden, f.deniedText(permission))
 		}
@@ -118,7 +116,8 @@ func (f view) mayAffectController(own ownDenial) bool {
 
 // forbiddenFinding returns a finding about a missing permission, with what kube-apiserver says about it.
 func (f view) forbiddenFinding(permission diagnosis.DeniedPermission) diagnosis.Finding {
-	finding := diagnosis.Finding{Cause: diagnosis.CauseForbidden, Rank: diagnosis.RankInferred}
+	finding := f.newFinding(diagnosis.CauseForbidden, diagnosis.RankInferred,
+		fmt.Sprintf(messageForbidden, f.deniedText(permission)), nil)
 	if allowed, ok := f.Permissions[permission]; ok {
 		format := evidenceNotGranted
 		if allowed {
@@ -133,7 +132,9 @@ func (f view) forbiddenFinding(permission diagnosis.DeniedPermission) diagnosis.
 // setServer names the APIService whose server denies the request.
 func setServer(finding *diagnosis.Finding, service *diagnosis.APIService, format, denied string) {
 	finding.Message = fmt.Sprintf(format, service.Name, denied)
-	finding.Remedies = []diagnosis.Remedy{diagnosis.Inspect(shell.Command(remedyGetAPIService, service.Name))}
+	finding.Remedies = []diagnosis.Remedy{
+		diagnosis.Inspect(shell.Command("kubectl get apiservice %s --output=yaml", service.Name)),
+	}
 	*finding = finding.WithObjects([]diagnosis.Object{{Resource: string(diagnosis.SourceAPIServices), Name: service.Name}})
 }
 
@@ -201,20 +202,14 @@ func (f view) findUnreadable() []diagnosis.Finding {
 			!isStoreReadError(err) && !apierrors.IsInternalError(err) {
 			continue
 		}
-		finding := diagnosis.Finding{
-			Cause: diagnosis.CauseStorageUnreadable, Rank: diagnosis.RankInferred,
-			Message:  fmt.Sprintf(messageStorageUnreadable, content.Type) + f.Detail(err.Error()),
-			Evidence: diagnosis.Proven(diagnosis.OneLine(err.Error())),
-			Remedies: []diagnosis.Remedy{
-				diagnosis.Inspect(shell.Command(remedyListObjects, content.Type, f.Namespace.Name)),
-				diagnosis.Inspect(remedyStorageCheck), diagnosis.Resolve(remedyStorageDelete),
-			},
-			Loss: lossStorage,
-		}
+		finding := f.newFinding(diagnosis.CauseStorageUnreadable, diagnosis.RankInferred,
+			fmt.Sprintf(messageStorageUnreadable, content.Type)+f.Detail(err.Error()),
+			params{"type": {content.Type.String()}})
 		if isStoreReadError(err) {
 			finding.Rank = diagnosis.RankProven
 		}
-		finding.Evidence = append(finding.Evidence, f.quoteConditions(corev1.NamespaceDeletionContentFailure)...)
+		finding.Evidence = append(diagnosis.Proven(diagnosis.OneLine(err.Error())),
+			f.quoteConditions(corev1.NamespaceDeletionContentFailure)...)
 		findings = append(findings, finding)
 	}
 	return findings
@@ -231,28 +226,16 @@ func (f view) findTooManyObjects() []diagnosis.Finding {
 		if content.Count < manyObjects || f.IsTypeProgressing(content.Type.GroupResource()) {
 			continue
 		}
-		findings = append(findings, diagnosis.Finding{
-			Cause: diagnosis.CauseTooManyObjects, Rank: diagnosis.RankInferred,
-			Message:  fmt.Sprintf(messageTooManyObjects, content.Count, content.Type),
-			Evidence: f.quoteConditions(corev1.NamespaceDeletionContentFailure), Count: content.Count,
-			Remedies: []diagnosis.Remedy{
-				diagnosis.Resolve(shell.Command(remedyDeleteManyObjects, content.Type, f.Namespace.Name)),
-				diagnosis.Resolve(remedyTooManyObjects),
-			},
-		})
+		finding := f.newFinding(diagnosis.CauseTooManyObjects, diagnosis.RankInferred,
+			fmt.Sprintf(messageTooManyObjects, content.Count, content.Type), params{"type": {content.Type.String()}})
+		finding.Count, finding.Evidence = content.Count, f.quoteConditions(corev1.NamespaceDeletionContentFailure)
+		findings = append(findings, finding)
 	}
 	return findings
 }
 
 func (f view) findThrottled() []diagnosis.Finding {
-	finding := diagnosis.Finding{
-		Cause: diagnosis.CauseThrottled, Rank: diagnosis.RankInferred,
-		Message: messageThrottled,
-		Remedies: []diagnosis.Remedy{
-			diagnosis.Inspect(remedyRejectedRequests), diagnosis.Inspect(remedyListFlowSchemas),
-			diagnosis.Resolve(remedyThrottled),
-		},
-	}
+	finding := f.newFinding(diagnosis.CauseThrottled, diagnosis.RankInferred, messageThrottled, nil)
 	if throttled.MatchString(f.ConditionMessage(corev1.NamespaceDeletionContentFailure)) {
 		finding.Rank = diagnosis.RankPublished
 		finding.Evidence = f.quoteConditions(corev1.NamespaceDeletionContentFailure)

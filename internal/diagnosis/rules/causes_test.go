@@ -1,0 +1,45 @@
+// Copyright The nslifecycle Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rules
+
+import (
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
+)
+
+// TestCauses checks that each constant has one complete entry in the table and a row in the guide for users.
+func TestCauses(t *testing.T) {
+	source, err := os.ReadFile("../causes.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	guide, err := os.ReadFile("../../../docs/stuck-namespace.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	entries := map[diagnosis.Cause]int{}
+	for _, entry := range Causes() {
+		entries[entry.Cause]++
+		text := fmt.Sprint(entry.remedies, entry.loss)
+		if entry.rule == nil || entry.rule.find == nil || entry.rule.blocks == "" || len(entry.remedies) == 0 ||
+			!strings.HasSuffix(entry.Description, ".") || strings.Contains(text, "%") {
+			t.Errorf("the entry of %s is not complete: %+v", entry.Cause, entry)
+		}
+	}
+	constants := regexp.MustCompile(`\tCause\w+ +Cause = "(\w+)"`).FindAllSubmatch(source, -1)
+	for _, constant := range constants {
+		name := string(constant[1])
+		if entries[diagnosis.Cause(name)] != 1 || !strings.Contains(string(guide), "`"+name+"`") {
+			t.Errorf("%s must have one entry in the table of causes, and be explained in docs/stuck-namespace.md", name)
+		}
+	}
+	if len(constants) != len(entries) {
+		t.Errorf("%d constants, but %d entries", len(constants), len(entries))
+	}
+}
