@@ -202,12 +202,12 @@ func (c *collection) addFailure(source diagnosis.Source, namespace string, err e
 	if namespace != "" {
 		what += fmt.Sprintf(" in namespace %q", namespace)
 	}
-	why := fmt.Sprintf(unreadError, what, diagnosis.OneLine(err.Error()))
+	why := fmt.Sprintf("%s could not be read: %s", what, diagnosis.OneLine(err.Error()))
 	switch {
 	case apierrors.IsForbidden(err) && !namesOtherPermission(err, source):
-		why = fmt.Sprintf(unreadForbidden, what)
+		why = fmt.Sprintf("%s cannot be read: permission to list them is missing", what)
 	case errors.Is(err, context.DeadlineExceeded):
-		why = fmt.Sprintf(unreadTimeout, what, responseTimeout)
+		why = fmt.Sprintf("%s could not be read: no response within %s", what, responseTimeout)
 	}
 	c.addUnread(source, why)
 }

@@ -166,7 +166,8 @@ func (c *collection) readProgress(ctx context.Context) {
 	for _, content := range second {
 		if content.Err != nil {
 			c.addUnread(diagnosis.SourceContent,
-				fmt.Sprintf(unreadSecondList, content.Type, diagnosis.OneLine(content.Err.Error())))
+				fmt.Sprintf("%s could not be listed a second time to detect progress: %s",
+					content.Type, diagnosis.OneLine(content.Err.Error())))
 		}
 	}
 }
@@ -193,7 +194,7 @@ func (c *collection) readPods(ctx context.Context) {
 			continue
 		}
 		if len(names) == maxNodes {
-			c.addUnread(diagnosis.SourceNodes, fmt.Sprintf(unreadTooManyNodes, maxNodes))
+			c.addUnread(diagnosis.SourceNodes, fmt.Sprintf("only %d nodes of the remaining pods were examined", maxNodes))
 			break
 		}
 		names = append(names, name)
@@ -277,11 +278,11 @@ func progressInConditions(facts *diagnosis.Facts) string {
 		before, err := strconv.Atoi(match[3])
 		now := counts[schema.GroupResource{Resource: match[1], Group: match[2]}]
 		if err == nil && now.Err == nil && !now.IsAtLeast && now.Count < before {
-			return fmt.Sprintf(evidenceCountDecreased, before, match[1], facts.Ago(written), now.Count)
+			return fmt.Sprintf("%d %s remained %s ago, and %d remain now", before, match[1], facts.Ago(written), now.Count)
 		}
 	}
 	if isCountChanged(facts, written) {
-		return fmt.Sprintf(evidenceCountChanged, facts.Ago(written))
+		return fmt.Sprintf("the condition that counts the remaining objects changed %s ago", facts.Ago(written))
 	}
 	return ""
 }

@@ -96,14 +96,15 @@ func (c *collection) addDryRun(dryRun diagnosis.DryRun) {
 	}
 	switch err := dryRun.Err; {
 	case err != nil && (denial.IsMissingPermission(err) || errors.Is(err, errNoPatchPermission)):
-		unread(unreadDryRunForbidden, permissionFor[dryRun.Verb])
+		unread("a dry run of a %s request for %s was not possible: permission to %s them is missing",
+			permissionFor[dryRun.Verb])
 	case errors.Is(err, metadataclient.ErrNotSent),
 		err != nil && strings.Contains(err.Error(), "does not support dry run"):
-		unread(unreadDryRunFailed, diagnosis.OneLine(err.Error()))
+		unread("a dry run of a %s request for %s failed: %s", diagnosis.OneLine(err.Error()))
 	case (apierrors.IsNotFound(err) || apierrors.IsConflict(err) || apierrors.IsMethodNotSupported(err)) &&
 		!denial.IsFromAdmission(err.Error()):
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-		unread(unreadDryRunTimeout, responseTimeout)
+		unread("a dry run of a %s request for %s timed out after %s", responseTimeout)
 	default:
 		c.update(func(facts *diagnosis.Facts) { facts.DryRuns = append(facts.DryRuns, dryRun) })
 	}

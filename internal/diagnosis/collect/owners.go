@@ -187,7 +187,8 @@ func (c *collection) readAccessReview(ctx context.Context, review owners.AccessR
 	missing, err := c.missingVerbs(ctx, review, c.facts.Namespace.Name)
 	switch {
 	case apierrors.IsForbidden(err):
-		c.addUnread(diagnosis.SourceAccessReviews, unreadPermissions)
+		c.addUnread(diagnosis.SourceAccessReviews, "the permissions of ServiceAccounts could not be checked: permission to "+
+			"create "+string(diagnosis.SourceAccessReviews)+" is missing")
 	case err != nil:
 		c.addFailure(diagnosis.SourceAccessReviews, "", err)
 	default:

@@ -15,6 +15,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
+	"github.com/nslifecycle/nslifecycle/internal/printable"
 )
 
 const namespaceResource = "namespaces"
@@ -96,7 +97,7 @@ func initializerSubjects(facts *diagnosis.Facts, name string) map[v1alpha1.Subje
 	result := map[v1alpha1.Subject]string{}
 	if registered := registeredSubjects(facts, name); len(registered) > 0 {
 		for _, subject := range registered {
-			result[subject] = fmt.Sprintf(reasonRegistered, name)
+			result[subject] = "is a subject of initializer " + name
 		}
 		return result
 	}
@@ -110,7 +111,7 @@ func initializerSubjects(facts *diagnosis.Facts, name string) map[v1alpha1.Subje
 	})
 	for holder, binding := range holders {
 		if subject := makeSubject(holder); !slices.Contains(excluded, subject) {
-			result[subject] = fmt.Sprintf(reasonBinding, binding)
+			result[subject] = fmt.Sprintf("has the initialize verb through ClusterRoleBinding %q", binding)
 		}
 	}
 	return result
@@ -151,7 +152,7 @@ func registeredSubjects(facts *diagnosis.Facts, name string) []v1alpha1.Subject 
 func RegisteredIdentities(facts *diagnosis.Facts, initializer diagnosis.RegisteredInitializer) []Identity {
 	var identities []Identity
 	for _, subject := range initializer.Subjects {
-		identities = append(identities, identityOf(facts, subject, fmt.Sprintf(reasonRegistered, initializer.Name)))
+		identities = append(identities, identityOf(facts, subject, "is a subject of initializer "+initializer.Name))
 	}
 	return identities
 }
@@ -164,7 +165,8 @@ func makeSubject(subject rbacv1.Subject) v1alpha1.Subject {
 
 func identityOf(facts *diagnosis.Facts, subject v1alpha1.Subject, reason string) Identity {
 	if subject.Kind != v1alpha1.SubjectServiceAccount {
-		return Identity{fmt.Sprintf(textSubject, subject.Kind, subject.Name, reason), StatusUnknown}
+		text := fmt.Sprintf("%s %q %s; whether it is running is unknown", subject.Kind, subject.Name, reason)
+		return Identity{text, StatusUnknown}
 	}
 	account := types.NamespacedName{Namespace: subject.Namespace, Name: subject.Name}
 	pods := 0
@@ -173,16 +175,16 @@ func identityOf(facts *diagnosis.Facts, subject v1alpha1.Subject, reason string)
 			pods++
 		}
 	}
-	status := StatusUnknown
+	text := fmt.Sprintf("ServiceAccount %s %s", account, reason)
 	switch exists, ok := facts.ServiceAccounts[account]; {
 	case pods > 0:
-		status = StatusRunning
+		return Identity{text + " and has " + printable.Count(pods, "running pod"), StatusRunning}
 	case ok && !exists:
-		status = StatusMissing
+		return Identity{text + " but does not exist", StatusMissing}
 	case ok && facts.IsRead(diagnosis.SourcePods):
-		status = StatusNotRunning
+		return Identity{text + " but has no running pod", StatusNotRunning}
 	}
-	return Identity{textServiceAccount(account, reason, status, pods), status}
+	return Identity{text + "; whether it is running is unknown", StatusUnknown}
 }
 
 func subjectsWith(

@@ -46,22 +46,23 @@ type KnownFinalizer struct {
 // IsBuiltIn reports whether a process of Kubernetes itself removes the finalizer.
 func (k *KnownFinalizer) IsBuiltIn() bool { return k.Controller == nil }
 
+// LossVolume states what is lost if a PersistentVolumeClaim is deleted by force.
+const LossVolume = "A volume can be detached or deleted while it is in use; data can be lost"
+
 var builtInFinalizers = map[string]KnownFinalizer{
-	FinalizerForeground: {
-		Owner: "the garbage collector of " + ControllerManager, Manager: ControllerManager, Loss: lossForeground,
-	},
-	finalizerOrphan: {
-		Owner: "the garbage collector of " + ControllerManager, Manager: ControllerManager, Loss: lossOrphan,
-	},
-	FinalizerPVC: {
-		Owner: "the pvc-protection controller of " + ControllerManager, Manager: ControllerManager, Loss: LossVolume,
-	},
-	FinalizerJob: {
-		Owner: "the job controller of " + ControllerManager, Manager: ControllerManager, Loss: lossJob,
-	},
-	"resource.kubernetes.io/delete-protection": {
-		Owner: "the resource claim controller of " + ControllerManager, Manager: ControllerManager, Loss: lossDevice,
-	},
+	FinalizerForeground: builtIn("garbage collector",
+		"Remaining dependents are deleted later by the garbage collector, or not at all"),
+	finalizerOrphan: builtIn("garbage collector",
+		"Dependents refer to an owner that does not exist, and are therefore garbage-collected"),
+	FinalizerPVC: builtIn("pvc-protection controller", LossVolume),
+	FinalizerJob: builtIn("job controller",
+		"The Job can count this Pod incorrectly; in a terminating namespace, nothing is lost"),
+	"resource.kubernetes.io/delete-protection": builtIn("resource claim controller",
+		"A device can be allocated again while it is in use"),
+}
+
+func builtIn(controller, loss string) KnownFinalizer {
+	return KnownFinalizer{Owner: "the " + controller + " of " + ControllerManager, Manager: ControllerManager, Loss: loss}
 }
 
 // cloudDomains are the domains of cloud providers that run controllers outside the cluster. The
@@ -163,7 +164,8 @@ func DescribeLease(facts *diagnosis.Facts, lease *coordinationv1.Lease) (text st
 	const durations = 4
 	renewed := lease.Spec.RenewTime.Time
 	limit := max(durations*time.Duration(ptr.Deref(lease.Spec.LeaseDurationSeconds, 15))*time.Second, time.Minute)
-	text = fmt.Sprintf(textLease, lease.Namespace, lease.Name, facts.Ago(renewed), diagnosis.FormatTime(renewed),
+	text = fmt.Sprintf("Lease %s/%s was renewed %s ago, at %s, by %q",
+		lease.Namespace, lease.Name, facts.Ago(renewed), diagnosis.FormatTime(renewed),
 		ptr.Deref(lease.Spec.HolderIdentity, ""))
 	return text, facts.Now.Sub(renewed) < limit
 }

@@ -99,7 +99,7 @@ func (s *search) readManagers() {
 	s.managers = slices.Compact(s.managers)
 	if len(s.managers) > 0 {
 		s.owner.Evidence = append(s.owner.Evidence,
-			diagnosis.Proven(fmt.Sprintf(textFieldManagers, diagnosis.JoinNames(s.managers)))...)
+			diagnosis.Proven(fmt.Sprintf("managedFields: the finalizer was added by %s", diagnosis.JoinNames(s.managers)))...)
 	}
 	for _, object := range s.objects {
 		for _, entry := range object.ManagedFields {
@@ -111,7 +111,8 @@ func (s *search) readManagers() {
 	}
 	if s.lastManager != "" {
 		s.owner.Evidence = append(s.owner.Evidence,
-			diagnosis.Proven(fmt.Sprintf(textLastChange, s.lastManager, diagnosis.FormatTime(s.lastChangeAt)))...)
+			diagnosis.Proven(fmt.Sprintf("managedFields: %s changed an object at %s, after the deletion was requested",
+				s.lastManager, diagnosis.FormatTime(s.lastChangeAt)))...)
 	}
 }
 
@@ -139,7 +140,7 @@ func (s *search) byKnown() []match {
 	}
 	return s.matches(func(workload *diagnosis.Workload) string {
 		if isWorkload(s.owner.Known.Controller, workload) {
-			return fmt.Sprintf(basisKnown, s.owner.Known.Owner)
+			return fmt.Sprintf("its labels and its name or image are those of %s", s.owner.Known.Owner)
 		}
 		return ""
 	})
@@ -155,10 +156,10 @@ func (s *search) byFieldManager() []match {
 				continue
 			}
 			if workload.Name == manager || slices.Contains(workload.Containers, manager) {
-				return fmt.Sprintf(basisManagerName, manager)
+				return fmt.Sprintf("its name or a container name is %s, the field manager that added the finalizer", manager)
 			}
 			if slices.ContainsFunc(workload.Images, func(image string) bool { return imageName(image) == manager }) {
-				return fmt.Sprintf(basisManagerImage, manager)
+				return fmt.Sprintf("its image is named %s, like the field manager that added the finalizer", manager)
 			}
 		}
 		return ""
@@ -172,7 +173,8 @@ func (s *search) byPermission() []match {
 	return s.matches(func(workload *diagnosis.Workload) string {
 		for _, account := range accounts {
 			if account.Name == workload.ServiceAccount {
-				return fmt.Sprintf(basisPermission, account.Name, account.Permission, account.Binding)
+				return fmt.Sprintf("its ServiceAccount %s may write %s through ClusterRoleBinding %q",
+					account.Name, account.Permission, account.Binding)
 			}
 		}
 		return ""
@@ -211,7 +213,7 @@ func (s *search) byRelease() []match {
 	return s.matches(func(workload *diagnosis.Workload) string {
 		for _, release := range workload.Releases {
 			if slices.Contains(releases, release) {
-				return fmt.Sprintf(basisRelease, release)
+				return fmt.Sprintf("it was installed with the CustomResourceDefinition, by %s", release)
 			}
 		}
 		return ""
@@ -233,8 +235,9 @@ func (s *search) add(matches []match) {
 	for _, match := range matches {
 		s.owner.Workloads = append(s.owner.Workloads, match.workload)
 		if len(s.owner.Workloads) <= diagnosis.MaxObjects {
-			s.owner.Evidence = append(s.owner.Evidence,
-				diagnosis.Inferred(textWorkload(match.workload)+"; "+match.basis)...)
+			s.owner.Evidence = append(s.owner.Evidence, diagnosis.Inferred(fmt.Sprintf("%s %s/%s has %d of %d pods ready; %s",
+				match.workload.Source, match.workload.Namespace, match.workload.Name, match.workload.Ready,
+				match.workload.Desired, match.basis))...)
 		}
 	}
 }

@@ -23,7 +23,8 @@ type Account struct {
 }
 
 func (a *Account) text() string {
-	return fmt.Sprintf(textServiceAccountMissing, a.Binding, a.Name, a.Permission)
+	return fmt.Sprintf("ClusterRoleBinding %q refers to ServiceAccount %s, which may write %s but does not exist",
+		a.Binding, a.Name, a.Permission)
 }
 
 // Controllers returns the ServiceAccounts that may write the finalizers or the status of custom

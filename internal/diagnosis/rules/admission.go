@@ -128,7 +128,7 @@ func (f view) isCorroborated(r rejection) bool {
 // webhookFailingFinding returns the finding about a webhook that the API server cannot call.
 func (f view) webhookFailingFinding(r rejection) diagnosis.Finding {
 	finding := f.newFinding(diagnosis.CauseAdmissionWebhookFailing, r.rank(),
-		fmt.Sprintf(messageWebhookFailing, r.name, r.connectionProblem(), r.effect()), nil)
+		fmt.Sprintf("Admission webhook %q %s, so %s", r.name, r.connectionProblem(), r.effect()), nil)
 	finding.Evidence = r.evidence()
 	if r.isContradicted {
 		finding.Rank = diagnosis.RankInferred
@@ -144,7 +144,7 @@ func (f view) findWebhookDenies(r rejection) []diagnosis.Finding {
 		return nil
 	}
 	finding := f.newFinding(diagnosis.CauseAdmissionRejected, diagnosis.RankInferred,
-		fmt.Sprintf(messageWebhookDenies, r.name, r.effect()), params{"denier": {"webhook"}})
+		fmt.Sprintf("Admission webhook %q denies requests, so %s", r.name, r.effect()), params{"denier": {"webhook"}})
 	finding.Evidence = r.evidence()
 	if len(r.quotes) > 0 && !r.isContradicted {
 		finding.Rank = r.rank()
@@ -161,7 +161,7 @@ func (f view) findPolicyDenies(r rejection) []diagnosis.Finding {
 		return nil
 	}
 	finding := f.newFinding(diagnosis.CauseAdmissionRejected, r.rank(),
-		fmt.Sprintf(messagePolicyDenies, r.name, r.effect()), params{"denier": {"policy"}})
+		fmt.Sprintf("ValidatingAdmissionPolicy %q denies requests, so %s", r.name, r.effect()), params{"denier": {"policy"}})
 	finding.Evidence = r.evidence()
 	finding.Remedies = append(r.writeRemedies(), r.policyRemedies(finding.Remedies)...)
 	if r.isContradicted || len(r.quotes) == 0 && dependsOnUser {
@@ -193,7 +193,7 @@ func (f view) findServerDenies() (findings []diagnosis.Finding) {
 	finding := f.newFinding(diagnosis.CauseAdmissionRejected, diagnosis.RankInferred,
 		fmt.Sprintf(messageServerDenies, denied.effect()), nil)
 	finding.Evidence = denied.evidence()
-	finding.Remedies = append(denied.writeRemedies(), diagnosis.Resolve(remedyServerDenies))
+	finding.Remedies = append(denied.writeRemedies(), diagnosis.Resolve("Resolve the problem that the error reports"))
 	if denied.isOfWrite {
 		finding.Rank = diagnosis.RankPublished
 	}
@@ -214,7 +214,8 @@ func (f view) findInvalid() []diagnosis.Finding {
 	for resource, r := range diagnosis.Sorted(byType) {
 		first := r.dryRuns[0]
 		finding := f.newFinding(diagnosis.CauseFinalizerRemovalInvalid, diagnosis.RankProven,
-			fmt.Sprintf(messageInvalid, first.Finalizer, resource, first.Name),
+			fmt.Sprintf("Finalizer %s cannot be removed from %s %q because the object is invalid",
+				first.Finalizer, resource, first.Name),
 			params{"type": {resource}, "name": {first.Name}})
 		finding.Finalizer, finding.Evidence = r.finalizer(), r.evidence()
 		findings = append(findings, finding.WithObjects(r.objects(f.Namespace.Name)))
@@ -235,21 +236,24 @@ func (f view) addWebhook(finding *diagnosis.Finding, name string) {
 			finding.Rank = diagnosis.RankInferred
 		}
 		kind := kindOf(webhook.Resource)
-		inspect = append(inspect, diagnosis.Inspect(shell.Command(remedyGetConfiguration, kind, webhook.Configuration)))
+		inspect = append(inspect,
+			diagnosis.Inspect(shell.Command("kubectl get %s %s --output=yaml", kind, webhook.Configuration)))
 		if isFailing {
-			finding.Remedies = append(finding.Remedies, diagnosis.ResolveWith(remedyDeleteWebhook,
-				shell.Command(remedyDeleteConfiguration, kind, webhook.Configuration)))
+			finding.Remedies = append(finding.Remedies, diagnosis.ResolveWith(
+				"If the webhook was uninstalled permanently, delete its configuration with all its webhooks",
+				shell.Command("kubectl delete %s %s", kind, webhook.Configuration)))
 		} else {
-			finding.Remedies = append(finding.Remedies, diagnosis.ResolveWith(remedyExcludeFromWebhook,
-				shell.Command(remedyEditConfiguration, kind, webhook.Configuration)))
+			finding.Remedies = append(finding.Remedies, diagnosis.ResolveWith(
+				"Or exclude this namespace with the webhook's namespaceSelector",
+				shell.Command("kubectl edit %s %s", kind, webhook.Configuration)))
 		}
 		if webhook.Service == nil {
 			finding.Evidence = append(finding.Evidence, diagnosis.Proven(
-				fmt.Sprintf(evidenceWebhookURL, webhook.Resource, webhook.Configuration, webhook.URL))...)
+				fmt.Sprintf("%s %q calls %s", webhook.Resource, webhook.Configuration, webhook.URL))...)
 			continue
 		}
 		finding.Evidence = append(finding.Evidence, diagnosis.Proven(
-			fmt.Sprintf(evidenceWebhookService, webhook.Resource, webhook.Configuration, webhook.Service))...)
+			fmt.Sprintf("%s %q calls Service %s", webhook.Resource, webhook.Configuration, webhook.Service))...)
 		if isFailing && f.addBackendProblem(finding, *webhook.Service) && finding.Rank == diagnosis.RankPublished {
 			finding.Rank = diagnosis.RankProven // The API server confirms what the namespace controller reported.
 		}
@@ -267,12 +271,16 @@ func kindOf(resource string) string {
 
 // policyRemedies adds the remedies for a ValidatingAdmissionPolicy. The errors name its binding.
 func (r rejection) policyRemedies(resolve []diagnosis.Remedy) []diagnosis.Remedy {
-	remedies := []diagnosis.Remedy{diagnosis.Inspect(shell.Command(remedyGetPolicy, r.name))}
+	remedies := []diagnosis.Remedy{diagnosis.Inspect(shell.Command(
+		"kubectl get validatingadmissionpolicy %s --output=yaml", r.name))}
 	for _, binding := range denial.DenyingBindings(r.name, diagnosis.TextsOf(r.evidence())...) {
-		remedies = append(remedies, diagnosis.Inspect(shell.Command(remedyGetBinding, binding)))
+		remedies = append(remedies, diagnosis.Inspect(shell.Command(
+			"kubectl get validatingadmissionpolicybinding %s --output=yaml", binding)))
 		resolve = append(resolve,
-			diagnosis.ResolveWith(remedyExcludeFromBinding, shell.Command(remedyEditBinding, binding)),
-			diagnosis.ResolveWith(remedyPolicyUnused, shell.Command(remedyDeleteBinding, binding)))
+			diagnosis.ResolveWith("Or exclude this namespace with the binding's namespaceSelector",
+				shell.Command("kubectl edit validatingadmissionpolicybinding %s", binding)),
+			diagnosis.ResolveWith("If the policy is no longer needed, delete its binding",
+				shell.Command("kubectl delete validatingadmissionpolicybinding %s", binding)))
 	}
 	return append(remedies, resolve...)
 }
@@ -291,7 +299,7 @@ func (r rejection) effect() string {
 	case len(r.dryRuns) == 0 && r.isOfWrite:
 		return rejectedWrite
 	case len(r.dryRuns) == 0:
-		return rejectedContent
+		return "the content of the namespace cannot be deleted"
 	}
 	first := r.dryRuns[0]
 	if at := slices.IndexFunc(r.dryRuns, func(dryRun diagnosis.DryRun) bool {
@@ -301,13 +309,13 @@ func (r rejection) effect() string {
 	}
 	switch {
 	case first.Finalizer != "":
-		return fmt.Sprintf(rejectedFinalizer, first.Finalizer, first.Type, first.Name)
+		return fmt.Sprintf("finalizer %s cannot be removed from %s %q", first.Finalizer, first.Type, first.Name)
 	case first.IsOfNamespace():
 		return fmt.Sprintf(rejectedStatus, first.Type, first.Name)
 	case len(r.dryRuns) == 1:
-		return fmt.Sprintf(rejectedObject, first.Type, first.Name)
+		return fmt.Sprintf("%s %q cannot be deleted", first.Type, first.Name)
 	}
-	return fmt.Sprintf(rejectedObjects, first.Type, first.Name)
+	return fmt.Sprintf("%s %q and other objects cannot be deleted", first.Type, first.Name)
 }
 
 // connectionProblem describes why the API server cannot call the webhook.
@@ -322,7 +330,8 @@ func (r rejection) evidence() []diagnosis.Evidence {
 		text := diagnosis.OneLine(dryRun.Err.Error())
 		switch {
 		case dryRun.Finalizer != "":
-			text = fmt.Sprintf(evidenceDryRunRemoval, dryRun.Finalizer, dryRun.Type, dryRun.Name, text)
+			text = fmt.Sprintf("dry run of the removal of finalizer %s from %s %q: %s",
+				dryRun.Finalizer, dryRun.Type, dryRun.Name, text)
 		case dryRun.IsOfNamespace():
 			text = fmt.Sprintf(evidenceDryRunStatus, dryRun.Type, dryRun.Name, text)
 		default:

@@ -74,20 +74,22 @@ func (f view) conversionFinding(failure *conversionFailure) diagnosis.Finding {
 		}
 	}
 	finding := f.newFinding(diagnosis.CauseConversionWebhookFailing, diagnosis.RankProven,
-		fmt.Sprintf(messageConversionFailing, failure.kind, failure.groupVersion), values)
+		fmt.Sprintf("Objects of kind %s (%s) can be neither read nor deleted because the conversion webhook of their "+
+			"CustomResourceDefinition is failing", failure.kind, failure.groupVersion), values)
 	finding.Evidence = slices.Clone(failure.evidence[:min(len(failure.evidence), diagnosis.MaxObjects)])
 	if !failure.isResponse {
 		finding.Rank = diagnosis.RankInferred // The webhook may have recovered since then.
 	}
 	if crd == nil {
 		finding.Remedies = []diagnosis.Remedy{
-			diagnosis.Inspect(remedyListCRDs), diagnosis.Resolve(remedyRestoreConversion),
+			diagnosis.Inspect("kubectl get customresourcedefinitions"),
+			diagnosis.Resolve("Restore the conversion webhook of this kind"),
 		}
 		return finding
 	}
 	if service := conversionService(crd); service != nil {
 		finding.Evidence = append(finding.Evidence,
-			diagnosis.Proven(fmt.Sprintf(evidenceServiceOfWebhook, service))...)
+			diagnosis.Proven(fmt.Sprintf("the webhook is served by Service %s", service))...)
 		f.addBackendProblem(&finding, *service)
 	}
 	if webhook := conversionWebhook(crd); webhook != nil && len(webhook.CABundle) == 0 {
@@ -145,7 +147,8 @@ func (f view) findTerminatingCRDs() []diagnosis.Finding {
 			continue
 		}
 		finding := f.newFinding(diagnosis.CauseCRDTerminating, diagnosis.RankInferred,
-			fmt.Sprintf(messageCRDTerminating, crd.Name, describe(objects)), params{"crd": {crd.Name}})
+			fmt.Sprintf("CustomResourceDefinition %q is being deleted, but the API server is making no progress in deleting %s",
+				crd.Name, describe(objects)), params{"crd": {crd.Name}})
 		finding.Evidence = diagnosis.Proven(describeCRD(crd))
 		condition := apihelpers.FindCRDCondition(crd, apiextensionsv1.Terminating)
 		if condition != nil && condition.Reason == "InstanceDeletionFailed" {
@@ -169,9 +172,11 @@ func (f view) terminatingCRDs(objects []diagnosis.RemainingObject) []string {
 }
 
 func describeCRD(crd *apiextensionsv1.CustomResourceDefinition) string {
-	text := fmt.Sprintf(evidenceTerminatingCRD, crd.Name, diagnosis.FormatTime(crd.DeletionTimestamp.Time))
+	text := fmt.Sprintf("CustomResourceDefinition %q has deletionTimestamp %s",
+		crd.Name, diagnosis.FormatTime(crd.DeletionTimestamp.Time))
 	if condition := apihelpers.FindCRDCondition(crd, apiextensionsv1.Terminating); condition != nil {
-		text += fmt.Sprintf(evidenceCRDCondition, condition.Status, condition.Reason, diagnosis.OneLine(condition.Message))
+		text += fmt.Sprintf(" and condition Terminating=%s, %s: %s",
+			condition.Status, condition.Reason, diagnosis.OneLine(condition.Message))
 	}
 	return text
 }

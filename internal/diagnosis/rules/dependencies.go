@@ -31,12 +31,12 @@ func (f view) findVolumes() []diagnosis.Finding {
 		}
 		pod := users[0]
 		finding := f.newFinding(diagnosis.CauseVolumeInUse, diagnosis.RankProven,
-			fmt.Sprintf(messageVolumeInUse, object.Name, pod.Name),
+			fmt.Sprintf("persistentvolumeclaims %q is in use by pod %q, which is not being deleted", object.Name, pod.Name),
 			params{"pod": {pod.Name}, "finalizer": {owners.FinalizerPVC}})
 		finding.Finalizer = owners.FinalizerPVC
 		finding.Evidence = diagnosis.Proven(
 			finalizerEvidence(owners.FinalizerPVC, []diagnosis.RemainingObject{object}),
-			fmt.Sprintf(evidencePodMounts, pod.Name, pod.Status.Phase, pod.Spec.NodeName))
+			fmt.Sprintf("pod %q is %s on node %q and mounts it", pod.Name, pod.Status.Phase, pod.Spec.NodeName))
 		findings = append(findings, finding.WithRemaining([]diagnosis.RemainingObject{object}))
 	}
 	return findings
@@ -85,8 +85,8 @@ func (f view) findForeground() []diagnosis.Finding {
 		default:
 			waiting = append(waiting, owner)
 			for _, dependent := range dependents[:min(len(dependents), diagnosis.MaxObjects)] {
-				blockers = append(blockers, fmt.Sprintf(evidenceDependent, owner.Type, owner.Name, dependent.Type,
-					dependent.Name))
+				blockers = append(blockers, fmt.Sprintf("%s %q is waiting for %s %q, which names it as owner with "+
+					"blockOwnerDeletion", owner.Type, owner.Name, dependent.Type, dependent.Name))
 			}
 		}
 	}

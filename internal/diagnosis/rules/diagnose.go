@@ -73,14 +73,14 @@ func summarize(f view, result *diagnosis.Diagnosis) (diagnosis.Result, string) {
 		return state, result.Findings[0].Message
 	case result.State == diagnosis.StateInitializing:
 		pending := diagnosis.PendingInitializers(f.Namespace)
-		return state, fmt.Sprintf(summaryInitializing, pending[0], len(pending))
+		return state, fmt.Sprintf("Waiting for initializer %s, the first of %d pending", pending[0], len(pending))
 	case result.State == diagnosis.StateFailed:
-		return state, summaryFailed
+		return state, "The initialization failed"
 	case result.State == diagnosis.StateTerminating:
-		return state, fmt.Sprintf(summaryDeleted, f.Ago(f.Namespace.DeletionTimestamp.Time)) +
+		return state, fmt.Sprintf("Deleted %s ago; ", f.Ago(f.Namespace.DeletionTimestamp.Time)) +
 			f.terminatingSummary()
 	}
-	return diagnosis.Healthy, summaryInitialized
+	return diagnosis.Healthy, "The namespace is initialized"
 }
 
 // isUnknown reports whether the diagnosis has found no cause, and a cause might be among what could
@@ -100,15 +100,15 @@ func (f view) isUnknown(result *diagnosis.Diagnosis) bool {
 func (f view) terminatingSummary() string {
 	switch until := f.gracePeriodsEnd(); {
 	case f.isEmptinessUnnoticed():
-		return summaryEmptyUnnoticed
+		return "the namespace is empty, but the namespace controller has not observed this yet"
 	case len(f.holders()) > 0:
-		return fmt.Sprintf(summaryHeld, strings.Join(f.holders(), ", "))
+		return fmt.Sprintf("waiting for %s", strings.Join(f.holders(), ", "))
 	case countOf(f.Content) == 0:
-		return summaryEmpty
+		return "no remaining objects are known"
 	case until.After(f.Now):
-		return fmt.Sprintf(summaryGracePeriod, diagnosis.FormatTime(until), f.remainingText())
+		return fmt.Sprintf("the grace periods of pods end at %s; %s", diagnosis.FormatTime(until), f.remainingText())
 	case f.Progress.Observed():
-		return fmt.Sprintf(summaryDecreasing, f.remainingText())
+		return fmt.Sprintf("%s, and their number is decreasing", f.remainingText())
 	}
 	return f.remainingText()
 }

@@ -70,7 +70,8 @@ func (f view) apiServiceFinding(name types.NamespacedName, services []*diagnosis
 		names = append(names, service.Name)
 	}
 	finding := f.newFinding(diagnosis.CauseAPIServiceUnavailable, diagnosis.RankProven,
-		fmt.Sprintf(messageAPIServiceUnavailable, first.Name, f.connectionProblem(services)), params{
+		fmt.Sprintf("The server of APIService %s %s, so its objects in this namespace can be neither listed nor deleted",
+			first.Name, f.connectionProblem(services)), params{
 			"apiservice": {first.Name}, "backend": {name.Namespace},
 			"apiservices": names[:min(len(names), diagnosis.MaxObjects)],
 		})
@@ -81,7 +82,8 @@ func (f view) apiServiceFinding(name types.NamespacedName, services []*diagnosis
 		if service.Available {
 			continue
 		}
-		finding.Evidence = append(finding.Evidence, diagnosis.Proven(fmt.Sprintf(evidenceAPIServiceCondition,
+		finding.Evidence = append(finding.Evidence, diagnosis.Proven(fmt.Sprintf(
+			"APIService %s: Available=False, %s since %s: %s",
 			service.Name, service.Reason, diagnosis.FormatTime(service.Since), diagnosis.OneLine(service.Message)))...)
 	}
 	for _, service := range services {
@@ -122,7 +124,7 @@ func (f view) quoteIfAbout(
 func (f view) groupVersionErrors(groupVersion schema.GroupVersion) []string {
 	var texts []string
 	if f.ResourceTypes != nil && f.ResourceTypes.Failed[groupVersion] != nil {
-		texts = append(texts, fmt.Sprintf(evidenceDiscoveryError, groupVersion,
+		texts = append(texts, fmt.Sprintf("discovery of %s: %s", groupVersion,
 			diagnosis.OneLine(f.ResourceTypes.Failed[groupVersion].Error())))
 	}
 	if err := f.DirectDiscovery[groupVersion]; err != nil {
@@ -189,19 +191,21 @@ func (f view) failedGroupVersions() []schema.GroupVersion {
 func (f view) discoveryFinding(groupVersion schema.GroupVersion) diagnosis.Finding {
 	name := groupVersion.Version + "." + groupVersion.Group
 	failure := f.ResourceTypes.Failed[groupVersion]
-	cause, message := diagnosis.CauseDiscoveryFailing, fmt.Sprintf(messageDiscoveryFailing, groupVersion)+f.Detail(failure.Error())
+	cause, message := diagnosis.CauseDiscoveryFailing, fmt.Sprintf("Discovery of %s is failing", groupVersion)+
+		f.Detail(failure.Error())
 	err, ok := f.DirectDiscovery[groupVersion]
-	isStale := ok && err == nil && isStale(failure)
-	if isStale {
-		cause, message = diagnosis.CauseDiscoveryStale, fmt.Sprintf(messageDiscoveryStale, groupVersion)
+	answers := ok && err == nil && isStale(failure)
+	if answers {
+		cause, message = diagnosis.CauseDiscoveryStale, fmt.Sprintf(
+			"The discovery cache of the API server is stale for %s: a direct request returns its resource types", groupVersion)
 	}
 	finding := f.newFinding(cause, diagnosis.RankProven, message,
 		params{"groupVersion": {groupVersion.String()}, "apiservice": {name}})
 	finding.Evidence = append(diagnosis.Proven(f.groupVersionErrors(groupVersion)...),
 		f.quoteConditions(corev1.NamespaceDeletionDiscoveryFailure)...)
-	if isStale {
+	if answers {
 		finding.Evidence = append(finding.Evidence,
-			diagnosis.Proven(fmt.Sprintf(evidenceDirectDiscovery, finding.Remedies[0]))...)
+			diagnosis.Proven(fmt.Sprintf("%s succeeds", finding.Remedies[0]))...)
 	}
 	return finding.WithObjects([]diagnosis.Object{{Resource: string(diagnosis.SourceAPIServices), Name: name}})
 }
@@ -230,7 +234,8 @@ func (f view) findDiscoveryByCondition() []diagnosis.Finding {
 func (f view) groupVersionFinding(
 	text string, rank diagnosis.Rank, evidence []diagnosis.Evidence,
 ) diagnosis.Finding {
-	finding := f.newFinding(diagnosis.CauseGroupVersionInvalid, rank, messageGroupVersionInvalid+f.Detail(text), nil)
+	finding := f.newFinding(diagnosis.CauseGroupVersionInvalid, rank,
+		"The name of a group version cannot be parsed"+f.Detail(text), nil)
 	finding.Evidence = append(evidence, f.quoteConditions(corev1.NamespaceDeletionGVParsingFailure)...)
 	return finding
 }

@@ -23,7 +23,7 @@ import (
 )
 
 func quoteCondition(condition *corev1.NamespaceCondition) string {
-	return fmt.Sprintf(evidenceCondition, condition.Type, condition.Status, condition.Reason,
+	return fmt.Sprintf("condition %s=%s, %s since %s: %s", condition.Type, condition.Status, condition.Reason,
 		diagnosis.FormatTime(condition.LastTransitionTime.Time), diagnosis.OneLine(condition.Message))
 }
 
@@ -45,7 +45,8 @@ func finalizerEvidence(finalizer string, objects []diagnosis.RemainingObject) st
 		return ""
 	}
 	first := oldest(objects)
-	return fmt.Sprintf(evidenceFinalizer, first.Type, first.Name, diagnosis.FormatTime(first.DeletedAt()), finalizer)
+	return fmt.Sprintf("%s %q has deletionTimestamp %s and finalizer %s",
+		first.Type, first.Name, diagnosis.FormatTime(first.DeletedAt()), finalizer)
 }
 
 // unlistedObjects describes the types with objects that were not listed. In that case, the number
@@ -113,11 +114,11 @@ func (f view) remainingText() string {
 	}
 	switch {
 	case count == 0:
-		return remainingUnknown
+		return "an unknown number of objects still exist"
 	case count == 1:
-		return fmt.Sprintf(remainingOne, texts[0])
+		return fmt.Sprintf("%s still exists", texts[0])
 	case isAtLeast:
-		return fmt.Sprintf(remainingAtLeast, diagnosis.JoinNames(texts))
+		return fmt.Sprintf("at least %s still exist", diagnosis.JoinNames(texts))
 	}
 	return fmt.Sprintf(remaining, diagnosis.JoinNames(texts))
 }
@@ -133,7 +134,8 @@ func countOf(contents []resourcetypes.Content) int {
 
 // inspectCommand returns the command that prints an object with its finalizers and managedFields.
 func (f view) inspectCommand(object diagnosis.RemainingObject) string {
-	return shell.Command(remedyInspectObject, object.Type, object.Name, f.Namespace.Name)
+	return shell.Command("kubectl get %s %s --namespace=%s --output=yaml --show-managed-fields",
+		object.Type, object.Name, f.Namespace.Name)
 }
 
 // These patterns match the messages of errors from the API server. Conditions contain only the
@@ -224,7 +226,7 @@ func quoteReport(report diagnosis.Report) string {
 	if !report.At.IsZero() {
 		at = " at " + diagnosis.FormatTime(report.At)
 	}
-	return fmt.Sprintf(evidenceReport, report.Source, report.Type, strings.TrimSpace(report.Name), at,
+	return fmt.Sprintf("%s of %s %s%s: %s", report.Source, report.Type, strings.TrimSpace(report.Name), at,
 		diagnosis.OneLine(report.Text))
 }
 
@@ -244,7 +246,8 @@ func (f view) findPublished(found []diagnosis.Finding) []diagnosis.Finding {
 	return []diagnosis.Finding{f.aboutNamespace(diagnosis.Finding{
 		Cause: diagnosis.Cause(condition.Reason), Rank: diagnosis.RankPublished, Message: condition.Message,
 		Evidence: diagnosis.Published(quoteCondition(condition)),
-		Remedies: []diagnosis.Remedy{diagnosis.Inspect(remedyReadMore)},
+		Remedies: []diagnosis.Remedy{diagnosis.Inspect(
+			"Some objects could not be read: ask an administrator to run kubectl nslifecycle explain")},
 	})}
 }
 
@@ -273,7 +276,7 @@ func (f view) missingDependency(report diagnosis.Report, objects []diagnosis.Rem
 			return ""
 		}
 		if missing == "" {
-			missing = fmt.Sprintf(evidenceDependency, candidate, match[2])
+			missing = fmt.Sprintf("%s %q does not exist in the namespace", candidate, match[2])
 		}
 	}
 	return missing
@@ -313,7 +316,7 @@ func (f view) addBackendProblem(finding *diagnosis.Finding, name types.Namespace
 	case name.Namespace == f.Namespace.Name:
 		problem += evidenceBackendDeleted
 	default:
-		problem += evidenceBackendMissing
+		problem += " does not exist"
 	}
 	finding.Message += ": " + problem
 	finding.Evidence = append(finding.Evidence, diagnosis.Proven(problem)...)

@@ -66,7 +66,8 @@ func (f view) builtInFinding(
 	lease := f.controlPlaneLease(known.Manager)
 	finding := diagnosis.Finding{
 		Cause: diagnosis.CauseFinalizerPending, Rank: diagnosis.RankInferred, Finalizer: finalizer,
-		Message:  fmt.Sprintf(messageBuiltInPending, describe(objects), ago, known.Owner, finalizer),
+		Message: fmt.Sprintf("%s should have been deleted %s ago; %s has not removed finalizer %s",
+			describe(objects), ago, known.Owner, finalizer),
 		Evidence: append(diagnosis.Proven(finalizerEvidence(finalizer, objects)), diagnosis.Inferred(lease.text)...),
 		// The remedies do not depend on the finalizer.
 		Remedies: f.remediesFor(diagnosis.CauseForegroundDeletion,
@@ -161,9 +162,9 @@ func (f view) ownerFinding(
 
 // heldText states which objects have a finalizer, and for how long.
 func (f view) heldText(finalizer string, objects []diagnosis.RemainingObject) string {
-	format := messageFinalizerHeldByOne
+	format := "%s should have been deleted %s ago but has finalizer %s"
 	if len(objects) > 1 {
-		format = messageFinalizerHeldByMany
+		format = "%s should have been deleted %s ago but have finalizer %s"
 	}
 	return fmt.Sprintf(format, describe(objects), f.Ago(firstDeletedAt(objects)), finalizer)
 }
@@ -174,7 +175,8 @@ func (f view) setOwnerCause(finding *diagnosis.Finding, c ownerCase) {
 	denied := f.missingPermissions(c)
 	switch {
 	case f.areAllPaused(c) && len(c.pauses) > 0:
-		f.setCause(finding, diagnosis.CauseObjectPaused, fmt.Sprintf(messagePaused, c.held, c.pauses[0]), c)
+		f.setCause(finding, diagnosis.CauseObjectPaused, fmt.Sprintf("%s; its controller does not reconcile it: %s",
+			c.held, c.pauses[0]), c)
 	case c.owner.State == diagnosis.OwnerNotRunning:
 		f.setOwnerNotRunning(finding, c, diagnosis.CauseFinalizerOwnerNotRunning,
 			slices.ContainsFunc(c.owner.Workloads, func(workload *diagnosis.Workload) bool {
@@ -224,7 +226,8 @@ func (f view) setOwnerForbidden(finding *diagnosis.Finding, c ownerCase, denied 
 	account := c.owner.Workloads[0].ServiceAccount
 	finding.Evidence = append(finding.Evidence, diagnosis.Proven(denied...)...)
 	for _, verb := range f.missingVerbs(account, c.objects[0].GroupResource()) {
-		finding.Remedies = append(finding.Remedies, diagnosis.Inspect(shell.Command(remedyOwnerCan, verb, c.objects[0].Type,
+		finding.Remedies = append(finding.Remedies, diagnosis.Inspect(shell.Command(
+			"kubectl auth can-i %s %s --namespace=%s --as=system:serviceaccount:%s:%s", verb, c.objects[0].Type,
 			f.Namespace.Name, account.Namespace, account.Name)))
 	}
 	f.setCause(finding, diagnosis.CauseFinalizerOwnerForbidden, fmt.Sprintf(messageOwnerForbidden, c.held), c)
@@ -273,7 +276,7 @@ func (f view) missingPermissions(c ownerCase) []string {
 func (f view) setOwnerFailing(finding *diagnosis.Finding, c ownerCase) {
 	first := c.reports[0]
 	finding.Rank = diagnosis.RankPublished
-	message := fmt.Sprintf(messageOwnerFailing, c.held, first.Source) + f.Detail(first.Text)
+	message := fmt.Sprintf("%s; %s", c.held, first.Source) + f.Detail(first.Text)
 	for _, report := range c.reports {
 		if dependency := f.missingDependency(report, c.objects); dependency != "" {
 			finding.Evidence = append(finding.Evidence, diagnosis.Proven(dependency)...)
@@ -298,7 +301,8 @@ func (f view) setOwnerNotFound(finding *diagnosis.Finding, c ownerCase) {
 			message = messageKnownNotFound
 		}
 		finding.Message = fmt.Sprintf(message, c.held, c.owner.Known.Owner)
-		finding.Remedies = []diagnosis.Remedy{diagnosis.Inspect(fmt.Sprintf(remedyOwnerKnown, c.owner.Known.Owner))}
+		finding.Remedies = []diagnosis.Remedy{diagnosis.Inspect(fmt.Sprintf(
+			"Check that %s is running, and let it remove the finalizer", c.owner.Known.Owner))}
 	}
 	if !isNotFound {
 		finding.Cause = pending
@@ -338,7 +342,7 @@ func (f view) pausesOf(object diagnosis.RemainingObject, pauses []knowncontrolle
 		add := func(what, key, value string, ok bool) {
 			if ok && pause.HasEffect(value) {
 				setting := strings.TrimSuffix(key+"="+pause.Value, "=")
-				texts = append(texts, fmt.Sprintf(evidencePaused, object.Type, object.Name, what, setting))
+				texts = append(texts, fmt.Sprintf("%s %q has %s %s", object.Type, object.Name, what, setting))
 			}
 		}
 		value, ok := object.Annotations[pause.Annotation]
@@ -359,7 +363,7 @@ func (f view) searchEvidence(owner owners.Owner) string {
 		for _, source := range owner.Unread {
 			unread = append(unread, string(source))
 		}
-		text += fmt.Sprintf(evidenceSearchUnread, strings.Join(unread, ", "))
+		text += fmt.Sprintf("; could not read %s", strings.Join(unread, ", "))
 	}
 	return text
 }

@@ -33,9 +33,11 @@ func (f view) findInitializer() []diagnosis.Finding {
 	turn := f.turnBegan(first)
 	finding := diagnosis.Finding{
 		Cause: diagnosis.CauseInitializerPending, Rank: diagnosis.RankInferred,
-		Evidence: f.turnEvidence(first, turn), Loss: lossInitializer,
+		Evidence: f.turnEvidence(first, turn), Loss: "The namespace is initialized without the objects that the " +
+			"initializer creates, such as quotas, network policies or role bindings",
 	}
-	waits := fmt.Sprintf(messageTurn, first, f.Ago(turn))
+	waits := fmt.Sprintf("Initializer %s has been first in the pending list for %s but has not removed its name",
+		first, f.Ago(turn))
 	report := f.publishedCondition(first + v1alpha1.ConditionInitializedSuffix)
 	if first == v1alpha1.TemplatesInitializer && len(f.TemplateFailures) > 0 {
 		report = strings.Join(f.TemplateFailures, "; ")
@@ -71,15 +73,17 @@ func (f view) initializerRemedies(cause diagnosis.Cause, pending []string) []dia
 	} else {
 		remedies = f.remediesFor(cause, params{"initializer": pending[:1]})
 	}
-	return append(remedies, diagnosis.ResolveWith(remedySkip, f.skipCommand(pending)))
+	return append(remedies, diagnosis.ResolveWith("To use the namespace without the initializer, an administrator can "+
+		"remove it from the pending list", f.skipCommand(pending)))
 }
 
 // templateRemedies returns what shows the progress of the manager as the initializer of templates.
 func (f view) templateRemedies() []diagnosis.Remedy {
 	names := initialization.SplitNames(f.Namespace.Annotations[v1alpha1.AnnotationSelectedTemplates])
-	remedies := []diagnosis.Remedy{diagnosis.Resolve(remedyTemplates)}
+	remedies := []diagnosis.Remedy{diagnosis.Resolve("Resolve the failures of the templates; if there are none, check " +
+		"that nslifecycle-controller-manager is running, and check its log")}
 	for _, name := range names[:min(len(names), diagnosis.MaxObjects)] {
-		remedies = append(remedies, diagnosis.Inspect(shell.Command(remedyTemplateStatus, name)))
+		remedies = append(remedies, diagnosis.Inspect(shell.Command("kubectl nslifecycle template status %s", name)))
 	}
 	return remedies
 }
@@ -103,10 +107,11 @@ func (f view) findRejectedWrites(writes []diagnosis.Report) []diagnosis.Finding 
 	}
 	return []diagnosis.Finding{f.aboutNamespace(diagnosis.Finding{
 		Cause: diagnosis.CauseAdmissionRejected, Rank: diagnosis.RankPublished,
-		Message:  fmt.Sprintf(messageWriteRejected, diagnosis.OneLine(writes[0].Text)),
+		Message: fmt.Sprintf("the API server rejects a write of the operator to the Namespace: %s",
+			diagnosis.OneLine(writes[0].Text)),
 		Evidence: diagnosis.Published(quoteReports(writes)...),
 		Remedies: []diagnosis.Remedy{diagnosis.Resolve(remedyWriteRejected)},
-		Loss:     lossWriteRejected,
+		Loss:     "Without these writes, the operator can neither continue nor report its progress",
 	})}
 }
 
@@ -129,10 +134,11 @@ func (f view) findFailed() []diagnosis.Finding {
 		Cause: diagnosis.CauseInitializerFailing, Rank: diagnosis.RankPublished,
 		Message: messageInitializationFailed, Evidence: diagnosis.Published(texts...),
 		Remedies: []diagnosis.Remedy{
-			diagnosis.Inspect(shell.Command(remedyGetNamespace, f.Namespace.Name)),
-			diagnosis.ResolveWith(remedyDeleteFailed, shell.Command("kubectl nslifecycle delete %s", f.Namespace.Name)),
+			diagnosis.Inspect(shell.Command("kubectl get namespace %s --output=yaml", f.Namespace.Name)),
+			diagnosis.ResolveWith("Correct the cause, then delete the namespace and create it again",
+				shell.Command("kubectl nslifecycle delete %s", f.Namespace.Name)),
 		},
-		Loss: lossFailed,
+		Loss: "All objects in the namespace are deleted",
 	})}
 }
 
@@ -144,7 +150,7 @@ func (f view) publishedCondition(conditionType string) string {
 		condition.Reason == v1alpha1.ReasonPending {
 		return ""
 	}
-	return fmt.Sprintf(textCondition, condition.Type, condition.Status, condition.Reason,
+	return fmt.Sprintf("condition %s=%s, %s: %s", condition.Type, condition.Status, condition.Reason,
 		diagnosis.OneLine(condition.Message))
 }
 
@@ -184,7 +190,8 @@ func (f view) setIdentities(finding *diagnosis.Finding, waits, name string) {
 	case len(identities) == 0:
 		finding.Cause = diagnosis.CauseInitializerNotRunning
 		finding.Message = fmt.Sprintf(messageNoInitializerSubject, waits)
-		finding.Remedies = []diagnosis.Remedy{diagnosis.Resolve(remedyInstallInitializer)}
+		finding.Remedies = []diagnosis.Remedy{diagnosis.Resolve("Install the controller of the initializer, with a " +
+			"ClusterRoleBinding to a ClusterRole that grants the initialize verb on namespaces")}
 	case count[owners.StatusRunning] == len(identities):
 		finding.Cause = diagnosis.CauseInitializerSlow
 		finding.Message = fmt.Sprintf(messageInitializerRunning, waits) + f.exactIdentity(identities[0], isExact)
@@ -248,9 +255,10 @@ func (f view) turnEvidence(name string, turn time.Time) []diagnosis.Evidence {
 	turnStart, hasTimeout := strings.CutPrefix(f.Namespace.Annotations[v1alpha1.AnnotationTurnStartedAt], name+" ")
 	if hasTimeout && len(turnStart) <= len(time.RFC3339) {
 		evidence = append(evidence,
-			diagnosis.Published(fmt.Sprintf(evidenceTimeout, v1alpha1.AnnotationTurnStartedAt, turnStart))...)
+			diagnosis.Published(fmt.Sprintf("annotation %s: a deadline counts from %q",
+				v1alpha1.AnnotationTurnStartedAt, turnStart))...)
 	}
-	evidence = append(evidence, diagnosis.Proven(fmt.Sprintf(evidenceTurn,
+	evidence = append(evidence, diagnosis.Proven(fmt.Sprintf("pending: %s; %s has been first in the pending list since %s",
 		strings.Join(diagnosis.PendingInitializers(f.Namespace), ", "), name, diagnosis.FormatTime(turn)))...)
 	var last time.Time
 	manager := ""
@@ -261,7 +269,7 @@ func (f view) turnEvidence(name string, turn time.Time) []diagnosis.Evidence {
 	}
 	if manager != "" {
 		evidence = append(evidence,
-			diagnosis.Proven(fmt.Sprintf(evidenceLastChange, diagnosis.FormatTime(last), manager))...)
+			diagnosis.Proven(fmt.Sprintf("the Namespace was last changed at %s, by %q", diagnosis.FormatTime(last), manager))...)
 	}
 	return evidence
 }

@@ -32,8 +32,10 @@ func (f view) findNamespaceController() []diagnosis.Finding {
 	ago := f.Ago(f.Namespace.DeletionTimestamp.Time)
 	finding := f.unresponsiveFinding(fmt.Sprintf(messageNotProcessed, ago), texts)
 	if len(f.UserDependent) > 0 && !lease.isExpired() {
-		finding.Message = fmt.Sprintf(messageNotProcessedOrDenied, diagnosis.JoinNames(f.UserDependent), ago)
-		finding.Remedies = append(finding.Remedies, diagnosis.Inspect(remedyUserDependent))
+		finding.Message = fmt.Sprintf("No namespace controller is processing the deletion, or its writes are denied to its "+
+			"user by %s: after %s, the Namespace has no deletion conditions", diagnosis.JoinNames(f.UserDependent), ago)
+		finding.Remedies = append(finding.Remedies, diagnosis.Inspect("Check that the webhooks and policies exempt the "+
+			"namespace controller (ServiceAccount kube-system/namespace-controller, or the one of the nslifecycle manager)"))
 	}
 	return []diagnosis.Finding{finding}
 }
@@ -57,14 +59,15 @@ func (f view) findNotContinued(lease leaseState, texts []string) []diagnosis.Fin
 	if f.IsEmpty() {
 		reason = messageEmptyUnnoticed
 	}
-	finding := f.unresponsiveFinding(fmt.Sprintf(messageNotContinued, reason), texts)
+	finding := f.unresponsiveFinding(fmt.Sprintf("No namespace controller is continuing the deletion: %s, and no "+
+		"namespace controller is renewing its Lease", reason), texts)
 	finding.Evidence = append(finding.Evidence, f.quoteConditions(diagnosis.DeletionConditions...)...)
 	return []diagnosis.Finding{finding}
 }
 
 func (f view) unresponsiveFinding(message string, evidence []string) diagnosis.Finding {
 	if f.isNamespaceWritable() {
-		evidence = append(evidence, evidenceWritable)
+		evidence = append(evidence, "the dry runs of writes to the Namespace succeed")
 	}
 	finding := f.newFinding(diagnosis.CauseNamespaceControllerUnresponsive, diagnosis.RankInferred, message, nil)
 	finding.Evidence = diagnosis.Inferred(evidence...)
@@ -130,7 +133,7 @@ func (f view) controllerLeases() (state leaseState, texts []string) {
 		state.exists, state.isCurrent = true, state.isCurrent || isCurrent
 	}
 	if len(texts) == 1 && f.IsRead(diagnosis.SourceLeases) {
-		texts = append(texts, fmt.Sprintf(evidenceNoManagerLease, owners.ManagerLease))
+		texts = append(texts, fmt.Sprintf("there is no Lease %s of the nslifecycle manager", owners.ManagerLease))
 	}
 	return state, texts
 }
@@ -142,16 +145,17 @@ func (f view) findUnknown() []diagnosis.Finding {
 	}
 	// The sources that could not be read might show a running controller or another cause.
 	finding := f.newFinding(diagnosis.CauseUnknown, diagnosis.RankInferred, messageUnknown, nil)
-	finding.Evidence = slices.Concat(diagnosis.Proven(fmt.Sprintf(evidenceTerminating,
+	finding.Evidence = slices.Concat(diagnosis.Proven(fmt.Sprintf("deletionTimestamp %s, spec.finalizers: [%s]",
 		diagnosis.FormatTime(f.Namespace.DeletionTimestamp.Time), strings.Join(f.finalizersIn(specFinalizers), ", "))),
 		f.namespaceRejection().evidence(), f.quoteConditions(diagnosis.DeletionConditions...))
 	switch {
 	case len(f.Content) > 0 && !slices.Contains(f.Namespace.Spec.Finalizers, corev1.FinalizerKubernetes):
 		finding.Message = fmt.Sprintf(messageUnprotected, f.remainingText())
-		finding.Remedies = append([]diagnosis.Remedy{diagnosis.Resolve(remedyUnprotected)}, finding.Remedies...)
-		finding.Loss = lossUnprotected
+		finding.Remedies = append([]diagnosis.Remedy{diagnosis.Resolve("Delete the remaining objects before the last " +
+			"finalizer of the Namespace is removed; afterwards, they cannot be reached")}, finding.Remedies...)
+		finding.Loss = "The remaining objects remain in storage without a namespace"
 	case len(f.Content) > 0:
-		finding.Message = fmt.Sprintf(messageUnknownRemaining, f.remainingText())
+		finding.Message = fmt.Sprintf("%s in the namespace for an unknown reason", f.remainingText())
 	}
 	return []diagnosis.Finding{finding.WithRemaining(f.RemainingObjects())}
 }
@@ -218,8 +222,9 @@ func (f view) findNamespaceFinalizers() []diagnosis.Finding {
 func (f view) namespaceFinalizerFinding(finalizer, list string, cause diagnosis.Cause) diagnosis.Finding {
 	finding := f.ownerFinding(finalizer, nil, cause)
 	finding.Cause, finding.Rank = cause, diagnosis.RankProven
-	finding.Message = fmt.Sprintf(messageNamespaceFinalizer, finalizer, list, f.Ago(f.lastStep()))
-	finding.Evidence = append(diagnosis.Proven(fmt.Sprintf(evidenceNamespaceFinalizers, list,
+	finding.Message = fmt.Sprintf("The namespace is empty, but %s in its %s has been blocking its deletion for %s",
+		finalizer, list, f.Ago(f.lastStep()))
+	finding.Evidence = append(diagnosis.Proven(fmt.Sprintf("%s: [%s], deletionTimestamp %s", list,
 		strings.Join(f.finalizersIn(list), ", "), diagnosis.FormatTime(f.Namespace.DeletionTimestamp.Time))),
 		finding.Evidence...)
 	// An agent of pkg/finalizer publishes a condition with the name of its finalizer.
@@ -249,8 +254,11 @@ func (f view) addInitializer(finding *diagnosis.Finding, finalizer string) {
 	initializer := initializers[0]
 	finding.Message += fmt.Sprintf(messageInitializerFinalizer, initializer.Name, initializer.Configuration)
 	finding.Evidence = append(finding.Evidence, diagnosis.Proven(
-		fmt.Sprintf(evidenceInitializerFinalizer, initializer.Configuration, finalizer, initializer.Name))...)
-	finding.Remedies[0] = diagnosis.Resolve(fmt.Sprintf(remedyInitializer, initializer.Name, finalizer))
+		fmt.Sprintf("NamespaceInitializerConfiguration %q has finalizer %s for initializer %s",
+			initializer.Configuration, finalizer, initializer.Name))...)
+	finding.Remedies[0] = diagnosis.Resolve(fmt.Sprintf("Keep the controller of initializer %s running until the "+
+		"namespace is deleted. If the controller does not handle deletion, remove finalizer %s from the configuration, "+
+		"so that the finalizer is not added to new namespaces", initializer.Name, finalizer))
 	finding.OwnerState = diagnosis.OwnerUnknown
 	if f.Condition(corev1.NamespaceConditionType(finalizer)) != nil {
 		return // An agent has published this condition, possibly with another identity.

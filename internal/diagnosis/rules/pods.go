@@ -110,11 +110,11 @@ func (f view) nodeProblem(name string) string {
 	ready, _ := f.nodeReady(name)
 	switch {
 	case f.isNodeMissing(name):
-		return fmt.Sprintf(evidenceNodeMissing, name)
+		return fmt.Sprintf("node %q does not exist", name)
 	case ready == nil || ready.Status == corev1.ConditionTrue:
 		return ""
 	}
-	return fmt.Sprintf(evidenceNodeNotReady, name, ready.Status,
+	return fmt.Sprintf("node %q is Ready=%s since %s: %s", name, ready.Status,
 		diagnosis.FormatTime(ready.LastTransitionTime.Time), ready.Reason) + f.Detail(ready.Message)
 }
 
@@ -132,7 +132,7 @@ func (f view) nodeFinding(node string, pods []diagnosis.RemainingObject) diagnos
 		values["node"] = []string{node}
 	}
 	finding := f.newFinding(diagnosis.CausePodOnUnreachableNode, diagnosis.RankInferred,
-		fmt.Sprintf(messagePodNode, describe(pods), f.Ago(firstDeletedAt(pods)), problem), values)
+		fmt.Sprintf("%s should have terminated %s ago, but %s", describe(pods), f.Ago(firstDeletedAt(pods)), problem), values)
 	finding.Evidence = append(diagnosis.Proven(problem, podEvidence(pods)), f.waitingPVCs(pods)...)
 	if f.isNodeUnreachable(node) {
 		finding.Rank = diagnosis.RankProven
@@ -169,7 +169,8 @@ func (f view) podFinalizerFinding(finalizer string, pods []diagnosis.RemainingOb
 
 func podEvidence(pods []diagnosis.RemainingObject) string {
 	first := oldest(pods)
-	return fmt.Sprintf(evidencePod, first.Name, diagnosis.FormatTime(first.DeletedAt()),
+	return fmt.Sprintf("pods %q has deletionTimestamp %s, which includes its grace period of %ds",
+		first.Name, diagnosis.FormatTime(first.DeletedAt()),
 		ptr.Deref(first.DeletionGracePeriodSeconds, 0))
 }
 
@@ -183,7 +184,8 @@ func (f view) waitingPVCs(pods []diagnosis.RemainingObject) []diagnosis.Evidence
 		for _, user := range f.podsUsing(object.Name) {
 			isOne := slices.ContainsFunc(pods, func(pod diagnosis.RemainingObject) bool { return pod.Name == user.Name })
 			if isOne && len(texts) < diagnosis.MaxObjects {
-				texts = append(texts, fmt.Sprintf(evidencePVCWaits, object.Name, user.Name))
+				texts = append(texts, fmt.Sprintf("persistentvolumeclaims %q is waiting for pod %q, which mounts it",
+					object.Name, user.Name))
 			}
 		}
 	}

@@ -117,9 +117,9 @@ func (f view) mayAffectController(own ownDenial) bool {
 // forbiddenFinding returns a finding about a missing permission, with what kube-apiserver says about it.
 func (f view) forbiddenFinding(permission diagnosis.DeniedPermission) diagnosis.Finding {
 	finding := f.newFinding(diagnosis.CauseForbidden, diagnosis.RankInferred,
-		fmt.Sprintf(messageForbidden, f.deniedText(permission)), nil)
+		fmt.Sprintf("The namespace controller lacks a permission: %s", f.deniedText(permission)), nil)
 	if allowed, ok := f.Permissions[permission]; ok {
-		format := evidenceNotGranted
+		format := "kube-apiserver does not grant %s the verb %s on %s"
 		if allowed {
 			format = evidenceGranted
 		}
@@ -140,14 +140,14 @@ func setServer(finding *diagnosis.Finding, service *diagnosis.APIService, format
 
 // deniedText describes who lacks which permission.
 func (f view) deniedText(permission diagnosis.DeniedPermission) string {
-	return fmt.Sprintf(textDenied, f.userText(permission), permission.Verb, permission.GroupResource())
+	return fmt.Sprintf("%s cannot %s %s", f.userText(permission), permission.Verb, permission.GroupResource())
 }
 
 func (f view) userText(permission diagnosis.DeniedPermission) string {
 	if permission.User == "" {
 		return "it"
 	}
-	return f.UnlessPublic(fmt.Sprintf(textUser, permission.User), "it")
+	return f.UnlessPublic(fmt.Sprintf("user %q", permission.User), "it")
 }
 
 // isGrantable reports whether a command to grant a permission may be suggested. The text of the error can come from an
@@ -161,12 +161,14 @@ func (f view) isGrantable(permission diagnosis.DeniedPermission) bool {
 // in their names, which only exist for authorization.
 func (f view) grantRemedies(permission diagnosis.DeniedPermission) []diagnosis.Remedy {
 	resource, user := permission.GroupResource(), permission.User
-	check := diagnosis.Inspect(shell.Command(remedyCanI, permission.Verb, resource, f.Namespace.Name, user))
+	check := diagnosis.Inspect(shell.Command("kubectl auth can-i %s %s --namespace=%s --as=%s",
+		permission.Verb, resource, f.Namespace.Name, user))
 	if !f.isGrantable(permission) {
 		return []diagnosis.Remedy{check}
 	}
 	if strings.Contains(permission.Resource, ".") {
-		return []diagnosis.Remedy{diagnosis.Resolve(fmt.Sprintf(remedyGrantByHand, user, permission.Verb,
+		return []diagnosis.Remedy{diagnosis.Resolve(fmt.Sprintf("Grant user %q the verb %s on resource %s of API group %s "+
+			"with a ClusterRole and a ClusterRoleBinding", user, permission.Verb,
 			permission.Resource, permission.Group)), check}
 	}
 	name, subject := permission.Verb+"-"+resource, "user="+user
@@ -174,8 +176,10 @@ func (f view) grantRemedies(permission diagnosis.DeniedPermission) []diagnosis.R
 		subject = "serviceaccount=" + namespace + ":" + account
 	}
 	return []diagnosis.Remedy{
-		diagnosis.Resolve(shell.Command(remedyGrantRole, name, permission.Verb, resource)),
-		diagnosis.Resolve(shell.Command(remedyGrantBinding, name, name, subject)), check,
+		diagnosis.Resolve(shell.Command("kubectl create clusterrole %s --verb=%s --resource=%s",
+			name, permission.Verb, resource)),
+		diagnosis.Resolve(shell.Command("kubectl create clusterrolebinding %s --clusterrole=%s --%s",
+			name, name, subject)), check,
 	}
 }
 
@@ -203,7 +207,7 @@ func (f view) findUnreadable() []diagnosis.Finding {
 			continue
 		}
 		finding := f.newFinding(diagnosis.CauseStorageUnreadable, diagnosis.RankInferred,
-			fmt.Sprintf(messageStorageUnreadable, content.Type)+f.Detail(err.Error()),
+			fmt.Sprintf("Stored objects of type %s cannot be read", content.Type)+f.Detail(err.Error()),
 			params{"type": {content.Type.String()}})
 		if isStoreReadError(err) {
 			finding.Rank = diagnosis.RankProven
@@ -227,7 +231,8 @@ func (f view) findTooManyObjects() []diagnosis.Finding {
 			continue
 		}
 		finding := f.newFinding(diagnosis.CauseTooManyObjects, diagnosis.RankInferred,
-			fmt.Sprintf(messageTooManyObjects, content.Count, content.Type), params{"type": {content.Type.String()}})
+			fmt.Sprintf("%d objects of type %s remain, and requests to delete them time out",
+				content.Count, content.Type), params{"type": {content.Type.String()}})
 		finding.Count, finding.Evidence = content.Count, f.quoteConditions(corev1.NamespaceDeletionContentFailure)
 		findings = append(findings, finding)
 	}
