@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
-	"strings"
 	"sync"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -37,22 +36,20 @@ func (c *collection) readAdmission(ctx context.Context) {
 	var group sync.WaitGroup
 	group.Go(func() { c.readUserDependent(ctx) })
 	if len(webhooks) > 0 {
-		group.Go(func() { c.addWebhooks(ctx, webhooks) })
+		group.Go(func() { c.readWebhooks(ctx, webhooks) })
 	}
 	for _, policy := range denial.DenyingPolicies(texts...) {
 		group.Go(func() { c.readPolicy(ctx, policy) })
 	}
 	group.Wait()
 	c.update(func(facts *diagnosis.Facts) {
-		slices.SortFunc(facts.Webhooks, func(a, b diagnosis.Webhook) int {
-			return strings.Compare(a.Name+" "+a.Configuration, b.Name+" "+b.Configuration)
-		})
-		slices.SortFunc(facts.Policies, func(a, b diagnosis.Policy) int { return strings.Compare(a.Name, b.Name) })
+		sortBy(facts.Webhooks, func(of diagnosis.Webhook) []string { return []string{of.Name, of.Configuration} })
+		sortBy(facts.Policies, func(policy diagnosis.Policy) []string { return []string{policy.Name} })
 	})
 }
 
-func (c *collection) addWebhooks(ctx context.Context, names []string) {
-	c.eachWebhook(ctx, func(
+func (c *collection) readWebhooks(ctx context.Context, names []string) {
+	c.listWebhooks(ctx, func(
 		source diagnosis.Source, configuration string, hook *admissionregistrationv1.ValidatingWebhook,
 	) {
 		if !slices.Contains(names, hook.Name) {
@@ -69,36 +66,31 @@ func (c *collection) addWebhooks(ctx context.Context, names []string) {
 	})
 }
 
-// eachWebhook calls a function for all admission webhooks. It passes a mutating webhook as a validating one.
-func (c *collection) eachWebhook(
+// listWebhooks lists all admission webhooks, and calls a function for each. It passes a mutating webhook as a
+// validating one.
+func (c *collection) listWebhooks(
 	ctx context.Context,
 	visit func(source diagnosis.Source, configuration string, webhook *admissionregistrationv1.ValidatingWebhook),
 ) {
-	inParallel([]func(){
-		func() {
-			list := &admissionregistrationv1.ValidatingWebhookConfigurationList{}
-			if c.list(ctx, diagnosis.SourceValidatingWebhooks, list) {
-				for _, configuration := range list.Items {
-					for i := range configuration.Webhooks {
-						visit(diagnosis.SourceValidatingWebhooks, configuration.Name, &configuration.Webhooks[i])
-					}
-				}
-			}
-		},
-		func() {
-			list := &admissionregistrationv1.MutatingWebhookConfigurationList{}
-			if c.list(ctx, diagnosis.SourceMutatingWebhooks, list) {
-				for _, configuration := range list.Items {
-					for _, one := range configuration.Webhooks {
-						visit(diagnosis.SourceMutatingWebhooks, configuration.Name, &admissionregistrationv1.ValidatingWebhook{
-							Name: one.Name, ClientConfig: one.ClientConfig, Rules: one.Rules, MatchConditions: one.MatchConditions,
-							NamespaceSelector: one.NamespaceSelector, ObjectSelector: one.ObjectSelector,
-						})
-					}
-				}
-			}
-		},
-	}, func(read func()) { read() })
+	validating := &admissionregistrationv1.ValidatingWebhookConfigurationList{}
+	mutating := &admissionregistrationv1.MutatingWebhookConfigurationList{}
+	var group sync.WaitGroup
+	group.Go(func() { c.list(ctx, diagnosis.SourceValidatingWebhooks, validating) })
+	group.Go(func() { c.list(ctx, diagnosis.SourceMutatingWebhooks, mutating) })
+	group.Wait()
+	for _, configuration := range validating.Items {
+		for i := range configuration.Webhooks {
+			visit(diagnosis.SourceValidatingWebhooks, configuration.Name, &configuration.Webhooks[i])
+		}
+	}
+	for _, configuration := range mutating.Items {
+		for _, one := range configuration.Webhooks {
+			visit(diagnosis.SourceMutatingWebhooks, configuration.Name, &admissionregistrationv1.ValidatingWebhook{
+				Name: one.Name, ClientConfig: one.ClientConfig, Rules: one.Rules, MatchConditions: one.MatchConditions,
+				NamespaceSelector: one.NamespaceSelector, ObjectSelector: one.ObjectSelector,
+			})
+		}
+	}
 }
 
 func (c *collection) readPolicy(ctx context.Context, name string) {
@@ -148,9 +140,7 @@ func (c *collection) readBackend(ctx context.Context, name types.NamespacedName)
 			backend.HasReadyEndpoint = backend.HasReadyEndpoint || ptr.Deref(endpoint.Conditions.Ready, true)
 		}
 	}
-	c.update(func(facts *diagnosis.Facts) {
-		facts.Backends[name] = backend
-	})
+	c.update(func(facts *diagnosis.Facts) { facts.Backends[name] = backend })
 }
 
 // readUserDependent reads the webhooks and policies whose decision about a write to the Namespace depends on the user:
@@ -162,9 +152,8 @@ func (c *collection) readUserDependent(ctx context.Context) {
 	}) {
 		return
 	}
-	inParallel([]func(context.Context){
-		c.readUserDependentPolicies, c.readUserDependentWebhooks,
-	}, func(read func(context.Context)) { read(ctx) })
+	inParallel([]func(context.Context){c.readUserDependentPolicies, c.readUserDependentWebhooks},
+		func(read func(context.Context)) { read(ctx) })
 	c.update(func(facts *diagnosis.Facts) { slices.Sort(facts.UserDependent) })
 }
 
@@ -188,7 +177,7 @@ func (c *collection) readUserDependentPolicies(ctx context.Context) {
 
 // readUserDependentWebhooks adds all webhooks that match, because each receives the name of the user.
 func (c *collection) readUserDependentWebhooks(ctx context.Context) {
-	c.eachWebhook(ctx, func(_ diagnosis.Source, _ string, webhook *admissionregistrationv1.ValidatingWebhook) {
+	c.listWebhooks(ctx, func(_ diagnosis.Source, _ string, webhook *admissionregistrationv1.ValidatingWebhook) {
 		for _, rule := range webhook.Rules {
 			c.addUserDependent("webhook", webhook.Name, rule, webhook.NamespaceSelector, webhook.ObjectSelector)
 		}

@@ -56,41 +56,31 @@ func (c *Collector) dryRunRemoval(ctx context.Context, object dryRunRequest) err
 // does not receive the object.
 var ownerVerbs = [][]string{{"patch", "update"}, {"list"}, {"watch"}}
 
-// missingVerbs returns the first verb of each list in ownerVerbs that a ServiceAccount lacks in the namespace.
-func (c *Collector) missingVerbs(
+// reviewOwner returns the first verb of each list in ownerVerbs that a ServiceAccount lacks in the namespace.
+func (c *Collector) reviewOwner(
 	ctx context.Context, review owners.AccessReview, namespace string,
 ) (missing []string, err error) {
+	account, of := review.ServiceAccount, review.Type
+	user := serviceaccount.MakeUsername(account.Namespace, account.Name)
 	for _, verbs := range ownerVerbs {
-		allowed, err := c.hasAny(ctx, review, namespace, verbs)
-		if err != nil {
-			return nil, err
+		isAllowed := false
+		for _, verb := range verbs {
+			if !isAllowed && err == nil {
+				isAllowed, err = c.reviewAccess(ctx, user, authorizationv1.ResourceAttributes{
+					Namespace: namespace, Verb: verb, Group: of.Group, Version: of.Version, Resource: of.Resource,
+				})
+			}
 		}
-		if !allowed {
+		if !isAllowed {
 			missing = append(missing, verbs[0])
 		}
 	}
-	return missing, nil
+	return missing, err
 }
 
-func (c *Collector) hasAny(
-	ctx context.Context, review owners.AccessReview, namespace string, verbs []string,
-) (bool, error) {
-	account, of := review.ServiceAccount, review.Type
-	for _, verb := range verbs {
-		allowed, err := c.isAllowed(ctx, serviceaccount.MakeUsername(account.Namespace, account.Name),
-			authorizationv1.ResourceAttributes{
-				Namespace: namespace, Verb: verb, Group: of.Group, Version: of.Version, Resource: of.Resource,
-			})
-		if err != nil || allowed {
-			return allowed, err
-		}
-	}
-	return false, nil
-}
-
-// isAllowed reports whether a user has a permission, or the user of the diagnosis if the name is empty. The groups of
-// other users are unknown, except those of ServiceAccounts.
-func (c *Collector) isAllowed(
+// reviewAccess creates an access review for a user, or for the user of the diagnosis if the name is empty, and reports
+// whether the permission is granted. The groups of other users are unknown, except those of ServiceAccounts.
+func (c *Collector) reviewAccess(
 	ctx context.Context, user string, attributes authorizationv1.ResourceAttributes,
 ) (bool, error) {
 	if user == "" {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -219,6 +220,11 @@ func namesOtherPermission(err error, source diagnosis.Source) bool {
 	return len(missing) > 0 && (missing[0].Verb != "list" || missing[0].GroupResource() != string(source))
 }
 
+// sortBy sorts items by the given strings, which identify an item.
+func sortBy[T any](items []T, keys func(item T) []string) {
+	slices.SortStableFunc(items, func(a, b T) int { return slices.Compare(keys(a), keys(b)) })
+}
+
 // inParallel calls a function for all items in parallel, and waits until all calls have returned.
 func inParallel[T any](items []T, function func(T)) {
 	var group sync.WaitGroup
@@ -246,7 +252,7 @@ var steps = map[diagnosis.State][][]func(*collection, context.Context){
 		{(*collection).readContent},
 		{
 			(*collection).readProgress, (*collection).discoverDirectly, (*collection).readCRDs, (*collection).readPods,
-			(*collection).makeDryRuns, (*collection).readReports, (*collection).readLeases, (*collection).readWorkloads,
+			(*collection).sendDryRuns, (*collection).readReports, (*collection).readLeases, (*collection).readWorkloads,
 			(*collection).readRolesOfOwners, (*collection).readPermissions,
 		},
 		{(*collection).readAdmission, (*collection).readAccessReviews, (*collection).readServiceAccounts},

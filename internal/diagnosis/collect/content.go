@@ -11,7 +11,6 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -77,9 +76,7 @@ func (c *collection) readCRDs(ctx context.Context) {
 		}
 	})
 	c.update(func(facts *diagnosis.Facts) {
-		slices.SortFunc(facts.CRDs, func(a, b apiextensionsv1.CustomResourceDefinition) int {
-			return strings.Compare(a.Name, b.Name)
-		})
+		sortBy(facts.CRDs, func(crd apiextensionsv1.CustomResourceDefinition) []string { return []string{crd.Name} })
 	})
 }
 
@@ -207,7 +204,7 @@ func (c *collection) readPods(ctx context.Context) {
 	})
 	c.update(func(facts *diagnosis.Facts) {
 		facts.Pods = list.Items
-		slices.SortFunc(facts.Nodes, func(a, b corev1.Node) int { return strings.Compare(a.Name, b.Name) })
+		sortBy(facts.Nodes, func(node corev1.Node) []string { return []string{node.Name} })
 	})
 }
 

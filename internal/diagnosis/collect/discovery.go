@@ -41,9 +41,7 @@ func (c *collection) discoverDirectly(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, responseTimeout)
 		defer cancel()
 		_, err := c.discovery.ServerResourcesForGroupVersionWithContext(ctx, groupVersion.String())
-		c.update(func(facts *diagnosis.Facts) {
-			facts.DirectDiscovery[groupVersion] = err
-		})
+		c.update(func(facts *diagnosis.Facts) { facts.DirectDiscovery[groupVersion] = err })
 	})
 }
 

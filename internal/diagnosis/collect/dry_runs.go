@@ -50,9 +50,9 @@ type dryRunRequest struct {
 	dryRun []string
 }
 
-// makeDryRuns deletes objects, removes finalizers from terminating objects, and writes the Namespace itself, as dry
+// sendDryRuns deletes objects, removes finalizers from terminating objects, and writes the Namespace itself, as dry
 // runs.
-func (c *collection) makeDryRuns(ctx context.Context) {
+func (c *collection) sendDryRuns(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, responseTimeout)
 	defer cancel()
 	var requests []dryRunRequest
@@ -81,9 +81,8 @@ func (c *collection) makeDryRuns(ctx context.Context) {
 		c.addDryRun(dryRun)
 	})
 	c.update(func(facts *diagnosis.Facts) {
-		slices.SortFunc(facts.DryRuns, func(a, b diagnosis.DryRun) int {
-			return cmp.Or(strings.Compare(a.Verb, b.Verb), strings.Compare(a.Resource(), b.Resource()),
-				strings.Compare(a.Name, b.Name), strings.Compare(a.Finalizer, b.Finalizer))
+		sortBy(facts.DryRuns, func(dryRun diagnosis.DryRun) []string {
+			return []string{dryRun.Verb, dryRun.Resource(), dryRun.Name, dryRun.Finalizer}
 		})
 	})
 }

@@ -86,26 +86,22 @@ func (c *collection) readWorkloads(ctx context.Context) {
 		c.list(ctx, source, lists[source], client.InNamespace(c.ownerNamespace()))
 	})
 	var workloads []diagnosis.Workload
-	for i := range deployments.Items {
-		of := &deployments.Items[i]
-		workloads = append(workloads, makeWorkload(diagnosis.SourceDeployments, of, &of.Spec.Template,
-			ptr.Deref(of.Spec.Replicas, 1), of.Status.ReadyReplicas))
+	add := func(source diagnosis.Source, of metav1.Object, pods *corev1.PodTemplateSpec, desired, ready int32) {
+		workloads = append(workloads, makeWorkload(source, of, pods, desired, ready))
 	}
-	for i := range statefulSets.Items {
-		of := &statefulSets.Items[i]
-		workloads = append(workloads, makeWorkload(diagnosis.SourceStatefulSets, of, &of.Spec.Template,
-			ptr.Deref(of.Spec.Replicas, 1), of.Status.ReadyReplicas))
+	for _, of := range deployments.Items {
+		add(diagnosis.SourceDeployments, &of, &of.Spec.Template, ptr.Deref(of.Spec.Replicas, 1), of.Status.ReadyReplicas)
 	}
-	for i := range daemonSets.Items {
-		of := &daemonSets.Items[i]
-		workloads = append(workloads, makeWorkload(diagnosis.SourceDaemonSets, of, &of.Spec.Template,
-			of.Status.DesiredNumberScheduled, of.Status.NumberReady))
+	for _, of := range statefulSets.Items {
+		add(diagnosis.SourceStatefulSets, &of, &of.Spec.Template, ptr.Deref(of.Spec.Replicas, 1), of.Status.ReadyReplicas)
+	}
+	for _, of := range daemonSets.Items {
+		add(diagnosis.SourceDaemonSets, &of, &of.Spec.Template, of.Status.DesiredNumberScheduled, of.Status.NumberReady)
 	}
 	c.update(func(facts *diagnosis.Facts) {
 		facts.Workloads = append(facts.Workloads, workloads...)
-		slices.SortFunc(facts.Workloads, func(a, b diagnosis.Workload) int {
-			return cmp.Or(cmp.Compare(a.Source, b.Source), cmp.Compare(a.Namespace, b.Namespace),
-				cmp.Compare(a.Name, b.Name))
+		sortBy(facts.Workloads, func(of diagnosis.Workload) []string {
+			return []string{string(of.Source), of.Namespace, of.Name}
 		})
 	})
 }
@@ -129,10 +125,8 @@ func makeWorkload(
 }
 
 func labelsOf(object metav1.Object, template *corev1.PodTemplateSpec) map[string]string {
-	labels := maps.Clone(object.GetLabels())
-	if labels == nil {
-		labels = map[string]string{}
-	}
+	labels := map[string]string{}
+	maps.Copy(labels, object.GetLabels())
 	maps.Copy(labels, template.Labels)
 	return labels
 }
@@ -150,9 +144,8 @@ func (c *collection) readAccessReviews(ctx context.Context) {
 	c.update(func(facts *diagnosis.Facts) { needed = owners.AccessReviewsNeeded(facts) })
 	inParallel(needed, func(review owners.AccessReview) { c.readAccessReview(ctx, review) })
 	c.update(func(facts *diagnosis.Facts) {
-		slices.SortFunc(facts.AccessReviews, func(a, b diagnosis.AccessReview) int {
-			return cmp.Or(cmp.Compare(a.ServiceAccount.String(), b.ServiceAccount.String()),
-				cmp.Compare(a.Resource.String(), b.Resource.String()))
+		sortBy(facts.AccessReviews, func(review diagnosis.AccessReview) []string {
+			return []string{review.ServiceAccount.String(), review.Resource.String()}
 		})
 	})
 }
@@ -170,21 +163,19 @@ func (c *collection) readPermissions(ctx context.Context) {
 		if permission.IsOwn {
 			user = ""
 		}
-		allowed, err := c.isAllowed(ctx, user, authorizationv1.ResourceAttributes{
+		allowed, err := c.reviewAccess(ctx, user, authorizationv1.ResourceAttributes{
 			Namespace: c.facts.Namespace.Name, Verb: permission.Verb, Group: permission.Group, Resource: permission.Resource,
 		})
 		if err != nil {
 			c.addFailure(diagnosis.SourcePermissions, "", err)
 			return
 		}
-		c.update(func(facts *diagnosis.Facts) {
-			facts.Permissions[permission] = allowed
-		})
+		c.update(func(facts *diagnosis.Facts) { facts.Permissions[permission] = allowed })
 	})
 }
 
 func (c *collection) readAccessReview(ctx context.Context, review owners.AccessReview) {
-	missing, err := c.missingVerbs(ctx, review, c.facts.Namespace.Name)
+	missing, err := c.reviewOwner(ctx, review, c.facts.Namespace.Name)
 	switch {
 	case apierrors.IsForbidden(err):
 		c.addUnread(diagnosis.SourceAccessReviews, "the permissions of ServiceAccounts could not be checked: permission to "+
@@ -202,9 +193,7 @@ func (c *collection) readAccessReview(ctx context.Context, review owners.AccessR
 
 // readServiceAccounts determines which ServiceAccounts of possible owners exist.
 func (c *collection) readServiceAccounts(ctx context.Context) {
-	inParallel(owners.ServiceAccountsNeeded(c.facts), func(account types.NamespacedName) {
-		c.readServiceAccount(ctx, account)
-	})
+	inParallel(owners.ServiceAccountsNeeded(c.facts), func(name types.NamespacedName) { c.readServiceAccount(ctx, name) })
 }
 
 func (c *collection) readServiceAccount(ctx context.Context, account types.NamespacedName) {
@@ -212,9 +201,7 @@ func (c *collection) readServiceAccount(ctx context.Context, account types.Names
 	if !c.list(ctx, diagnosis.SourceServiceAccounts, list, client.InNamespace(account.Namespace), named(account.Name)) {
 		return
 	}
-	c.update(func(facts *diagnosis.Facts) {
-		facts.ServiceAccounts[account] = len(list.Items) > 0
-	})
+	c.update(func(facts *diagnosis.Facts) { facts.ServiceAccounts[account] = len(list.Items) > 0 })
 }
 
 // maxInitializerPods is the maximum number of running pods of a ServiceAccount that are read.
@@ -262,9 +249,7 @@ func initializersOf(list *v1alpha1.NamespaceInitializerConfigurationList) []diag
 				})
 		}
 	}
-	slices.SortStableFunc(initializers, func(a, b diagnosis.RegisteredInitializer) int {
-		return cmp.Compare(a.Configuration, b.Configuration)
-	})
+	sortBy(initializers, func(of diagnosis.RegisteredInitializer) []string { return []string{of.Configuration} })
 	return initializers
 }
 

@@ -4,7 +4,6 @@
 package collect
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -53,9 +52,8 @@ func (c *collection) readReports(ctx context.Context) {
 	}
 	group.Wait()
 	c.update(func(facts *diagnosis.Facts) {
-		slices.SortFunc(facts.Reports, func(a, b diagnosis.Report) int {
-			return cmp.Or(cmp.Compare(a.Type.String(), b.Type.String()), cmp.Compare(a.Name, b.Name),
-				cmp.Compare(a.Source, b.Source), cmp.Compare(a.Text, b.Text))
+		sortBy(facts.Reports, func(report diagnosis.Report) []string {
+			return []string{report.Type.String(), report.Name, report.Source, report.Text}
 		})
 	})
 }

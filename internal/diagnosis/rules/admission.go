@@ -127,8 +127,9 @@ func (f view) isCorroborated(r rejection) bool {
 
 // webhookFailingFinding returns the finding about a webhook that the API server cannot call.
 func (f view) webhookFailingFinding(r rejection) diagnosis.Finding {
+	problem := describeConnectionProblem(diagnosis.TextsOf(r.evidence()))
 	finding := f.newFinding(diagnosis.CauseAdmissionWebhookFailing, r.rank(),
-		fmt.Sprintf("Admission webhook %q %s, so %s", r.name, r.connectionProblem(), r.effect()), nil)
+		fmt.Sprintf("Admission webhook %q %s, so %s", r.name, problem, r.effect()), nil)
 	finding.Evidence = r.evidence()
 	if r.isContradicted {
 		finding.Rank = diagnosis.RankInferred
@@ -316,11 +317,6 @@ func (r rejection) effect() string {
 		return fmt.Sprintf("%s %q cannot be deleted", first.Type, first.Name)
 	}
 	return fmt.Sprintf("%s %q and other objects cannot be deleted", first.Type, first.Name)
-}
-
-// connectionProblem describes why the API server cannot call the webhook.
-func (r rejection) connectionProblem() string {
-	return connectionProblems[diagnosis.FindConnectionProblem(diagnosis.TextsOf(r.evidence())...)]
 }
 
 // evidence returns the errors returned to the dry runs and to the namespace controller.

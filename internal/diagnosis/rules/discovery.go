@@ -105,7 +105,7 @@ func (f view) connectionProblem(services []*diagnosis.APIService) string {
 		}
 		texts = append(texts, f.groupVersionErrors(service.GroupVersion)...)
 	}
-	return connectionProblems[diagnosis.FindConnectionProblem(texts...)]
+	return describeConnectionProblem(texts)
 }
 
 // quoteIfAbout quotes a condition if it names the group of one of the APIServices.

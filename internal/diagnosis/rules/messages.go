@@ -3,8 +3,6 @@
 
 package rules
 
-import "github.com/nslifecycle/nslifecycle/internal/diagnosis"
-
 // Strings that several rules share.
 const (
 	remedyForcePreview = "To preview the removal of the finalizer without its owner"
@@ -18,23 +16,6 @@ const (
 
 	remaining = "%s still exist"
 )
-
-// connectionProblems describe what prevents the API server from calling a webhook or an aggregated
-// API server.
-var connectionProblems = map[diagnosis.ConnectionProblem]string{
-	diagnosis.ConnectionProblemUnknown:     "is failing",
-	diagnosis.ConnectionRefused:            "refuses connections",
-	diagnosis.ConnectionClosed:             "closes connections before it responds",
-	diagnosis.ConnectionTimeout:            "does not respond in time",
-	diagnosis.ConnectionUnroutable:         "cannot be reached through the network",
-	diagnosis.ConnectionUnresolvable:       "has a host name that cannot be resolved",
-	diagnosis.ConnectionNoEndpoints:        "has no ready endpoint",
-	diagnosis.ConnectionNoService:          "has no Service",
-	diagnosis.ConnectionCertificateExpired: "has a certificate that has expired or is not yet valid",
-	diagnosis.ConnectionCertificateName:    "has a certificate for another host name",
-	diagnosis.ConnectionCertificateUnknown: "has a certificate that the API server does not trust",
-	diagnosis.ConnectionTLS:                "fails in the TLS handshake",
-}
 
 // Discovery.
 const (
