@@ -96,7 +96,7 @@ func (n *trackedNamespace) update(namespace *corev1.Namespace, now time.Time, pr
 }
 
 // blockedState returns the state in which the Namespace is blocked, or "".
-func (n *trackedNamespace) blockedState() diagnosis.State {
+func (n *trackedNamespace) blockedState() diagnosis.NamespaceState {
 	if n.cause == "" {
 		return ""
 	}

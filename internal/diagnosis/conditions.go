@@ -8,7 +8,6 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,7 +23,7 @@ const maxMessage = 1024
 
 // BlockedCondition returns the type of the condition that reports a lack of progress in a state, or
 // "" for StateInitialized.
-func BlockedCondition(state State) corev1.NamespaceConditionType {
+func BlockedCondition(state NamespaceState) corev1.NamespaceConditionType {
 	switch state {
 	case StateInitializing, StateFailed:
 		return v1alpha1.ConditionInitializationBlocked
@@ -35,7 +34,7 @@ func BlockedCondition(state State) corev1.NamespaceConditionType {
 }
 
 // IsBlocked reports whether the BlockedCondition of a state has status True.
-func IsBlocked(namespace *corev1.Namespace, state State) bool {
+func IsBlocked(namespace *corev1.Namespace, state NamespaceState) bool {
 	condition := nsobject.FindCondition(namespace, BlockedCondition(state))
 	return condition != nil && condition.Status == corev1.ConditionTrue
 }
@@ -61,9 +60,9 @@ func ComputeBlocked(
 // ComputeProgressing returns the conditions to set to False on a Namespace that is blocked only in
 // the given state, or in no state if blocked is empty. It returns only conditions that the
 // Namespace has.
-func ComputeProgressing(namespace *corev1.Namespace, blocked State, now metav1.Time) []corev1.NamespaceCondition {
+func ComputeProgressing(namespace *corev1.Namespace, blocked NamespaceState, now metav1.Time) []corev1.NamespaceCondition {
 	var changed []corev1.NamespaceCondition
-	for _, state := range []State{StateInitializing, StateTerminating} {
+	for _, state := range []NamespaceState{StateInitializing, StateTerminating} {
 		if BlockedCondition(state) == BlockedCondition(blocked) || !IsBlocked(namespace, state) {
 			continue
 		}
@@ -75,34 +74,42 @@ func ComputeProgressing(namespace *corev1.Namespace, blocked State, now metav1.T
 	return changed
 }
 
-func progressingMessage(namespace *corev1.Namespace, state State) string {
+func progressingMessage(namespace *corev1.Namespace, state NamespaceState) string {
 	switch {
 	case state == StateTerminating:
-		return messageDeletionProgressing
+		return "The deletion is making progress again"
 	case namespace.DeletionTimestamp != nil:
-		return messageNamespaceDeleted
+		return "The namespace is being deleted"
 	case StateOf(namespace) == StateInitializing:
-		return messageInitializationProgressing
+		return "The initialization is making progress again"
 	case StateOf(namespace) == StateFailed:
-		return messageInitializationFailed
+		return "The initialization failed"
 	}
-	return messageInitializationCompleted
+	return "The initialization is complete"
 }
 
 // blockedMessage describes the first finding, and ends with the command that prints the whole
 // diagnosis. A long description is truncated, but the command is not.
 func blockedMessage(diagnosis *Diagnosis, now metav1.Time) string {
-	end := blockedMessageEnd(diagnosis.Namespace, len(diagnosis.Findings)-1, now.Time)
+	// The message contains the time of the diagnosis, because findings contain relative times.
+	end := fmt.Sprintf(" (as of %s)", FormatTime(now.Time))
+	if more := len(diagnosis.Findings) - 1; more > 0 {
+		end += "; and " + printable.Count(more, "more finding")
+	}
+	end += "; for details, run: kubectl nslifecycle explain " + diagnosis.Namespace
 	return printable.Truncate(diagnosis.Findings[0].Note(), maxMessage-len(end)) + end
 }
 
 // Note returns the finding as one line: the message, the objects, and the first remedy.
 func (f Finding) Note() string {
-	remedy := ""
-	if len(f.Remedies) > 0 {
-		remedy = f.Remedies[0].String()
+	text := strings.TrimSuffix(f.Message, ".")
+	if objects := f.objectNames(); len(objects) > 0 {
+		text += "; objects: " + strings.Join(objects, ", ")
 	}
-	return note(f.Message, f.objectNames(), remedy)
+	if len(f.Remedies) > 0 {
+		text += "; remedy: " + strings.TrimSuffix(f.Remedies[0].String(), ".")
+	}
+	return text
 }
 
 // objectNames returns the names of the objects, except the Namespace itself and objects that the
@@ -129,34 +136,3 @@ func (f Finding) Key() string {
 var times = regexp.MustCompile(`\d{4}-\d\d-\d\dT[\d:.]+Z|\b(\d+[ydhms])+\b`)
 
 func withoutTimes(text string) string { return times.ReplaceAllString(text, "") }
-
-// Messages of the DeletionBlocked and InitializationBlocked conditions with status False.
-const (
-	messageDeletionProgressing       = "The deletion is making progress again"
-	messageInitializationProgressing = "The initialization is making progress again"
-	messageInitializationCompleted   = "The initialization is complete"
-	messageInitializationFailed      = "The initialization failed"
-	messageNamespaceDeleted          = "The namespace is being deleted"
-)
-
-// blockedMessageEnd returns the end of the message of a condition with status True. It contains the
-// time of the diagnosis, because findings contain relative times.
-func blockedMessageEnd(namespace string, moreFindings int, now time.Time) string {
-	end := fmt.Sprintf(" (as of %s)", FormatTime(now))
-	if moreFindings > 0 {
-		end += "; and " + printable.Count(moreFindings, "more finding")
-	}
-	return end + "; for details, run: kubectl nslifecycle explain " + namespace
-}
-
-// note joins the parts of a finding into one line.
-func note(message string, objects []string, remedy string) string {
-	text := strings.TrimSuffix(message, ".")
-	if len(objects) > 0 {
-		text += "; objects: " + strings.Join(objects, ", ")
-	}
-	if remedy != "" {
-		text += "; remedy: " + strings.TrimSuffix(remedy, ".")
-	}
-	return text
-}

@@ -46,7 +46,7 @@ func TestComputeBlocked(t *testing.T) {
 	more := Finding{Cause: CausePodNotTerminating, Message: "pods do not terminate", Objects: makeConfigMaps("a"), Count: 12}
 
 	tests := map[string]struct {
-		state    State
+		state    NamespaceState
 		have     *corev1.NamespaceCondition
 		findings []Finding
 		want     []corev1.NamespaceCondition
@@ -156,7 +156,7 @@ func TestComputeProgressing(t *testing.T) {
 	}
 	tests := map[string]struct {
 		namespace *wrappers.NamespaceWrapper
-		blocked   State
+		blocked   NamespaceState
 		want      []corev1.NamespaceCondition
 	}{
 		"a namespace that was never blocked": {namespace: wrappers.MakeNamespace("x").Terminating(began)},
@@ -165,7 +165,7 @@ func TestComputeProgressing(t *testing.T) {
 		},
 		"a deletion that is no longer blocked": {
 			namespace: wrappers.MakeNamespace("x").Terminating(began).Condition(blocked(deletionBlocked)),
-			want:      []corev1.NamespaceCondition{progressing(deletionBlocked, messageDeletionProgressing)},
+			want:      []corev1.NamespaceCondition{progressing(deletionBlocked, "The deletion is making progress again")},
 		},
 		"a deletion that is still blocked": {
 			namespace: wrappers.MakeNamespace("x").Terminating(began).Condition(blocked(deletionBlocked)),
@@ -173,7 +173,7 @@ func TestComputeProgressing(t *testing.T) {
 		},
 		"an initialization that is no longer blocked": {
 			namespace: wrappers.MakeNamespace("x").Initializers("a").Condition(blocked(initializationBlocked)),
-			want:      []corev1.NamespaceCondition{progressing(initializationBlocked, messageInitializationProgressing)},
+			want:      []corev1.NamespaceCondition{progressing(initializationBlocked, "The initialization is making progress again")},
 		},
 		"an initialization that is still blocked": {
 			namespace: wrappers.MakeNamespace("x").Initializers("a").Condition(blocked(initializationBlocked)),
@@ -181,17 +181,17 @@ func TestComputeProgressing(t *testing.T) {
 		},
 		"a completed initialization": {
 			namespace: wrappers.MakeNamespace("x").Condition(blocked(initializationBlocked)),
-			want:      []corev1.NamespaceCondition{progressing(initializationBlocked, messageInitializationCompleted)},
+			want:      []corev1.NamespaceCondition{progressing(initializationBlocked, "The initialization is complete")},
 		},
 		"a failed initialization": {
 			namespace: wrappers.MakeNamespace("x").Initializers("a").Result(`{"status":"Failure"}`).Condition(blocked(initializationBlocked)),
-			want:      []corev1.NamespaceCondition{progressing(initializationBlocked, messageInitializationFailed)},
+			want:      []corev1.NamespaceCondition{progressing(initializationBlocked, "The initialization failed")},
 		},
 		"a blocked initialization of a namespace with a blocked deletion": {
 			namespace: wrappers.MakeNamespace("x").Initializers("a").Terminating(began).
 				Condition(blocked(initializationBlocked)).Condition(blocked(deletionBlocked)),
 			blocked: StateTerminating,
-			want:    []corev1.NamespaceCondition{progressing(initializationBlocked, messageNamespaceDeleted)},
+			want:    []corev1.NamespaceCondition{progressing(initializationBlocked, "The namespace is being deleted")},
 		},
 	}
 	for name, test := range tests {

@@ -13,34 +13,34 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/shell"
 )
 
-// State is the state of a namespace.
-type State string
+// NamespaceState is the state of a namespace.
+type NamespaceState string
 
 const (
 	// StateInitializing is the state of a namespace with pending initializers.
-	StateInitializing State = v1alpha1.ReasonInitializing
+	StateInitializing NamespaceState = v1alpha1.ReasonInitializing
 	// StateInitialized is the state of a namespace without pending initializers.
-	StateInitialized State = v1alpha1.ReasonInitialized
+	StateInitialized NamespaceState = v1alpha1.ReasonInitialized
 	// StateFailed is the state of a namespace whose initialization has failed.
-	StateFailed State = v1alpha1.ReasonFailed
+	StateFailed NamespaceState = v1alpha1.ReasonFailed
 	// StateTerminating is the state of a namespace with a deletionTimestamp.
-	StateTerminating State = v1alpha1.ReasonTerminating
+	StateTerminating NamespaceState = v1alpha1.ReasonTerminating
 )
 
-// Result summarizes the diagnosis of a namespace.
-type Result string
+// Health summarizes the diagnosis of a namespace.
+type Health string
 
 const (
 	// Healthy means that the namespace is initialized.
-	Healthy Result = "Healthy"
+	Healthy Health = "Healthy"
 	// Degraded means that the namespace is initialized, but that a template fails in it. Only the plugin reads templates.
-	Degraded Result = "Degraded"
+	Degraded Health = "Degraded"
 	// Progressing means that the namespace is in another state, without findings.
-	Progressing Result = "Progressing"
+	Progressing Health = "Progressing"
 	// Blocked means that there is at least one finding.
-	Blocked Result = "Blocked"
+	Blocked Health = "Blocked"
 	// Unknown means that no cause was found and that it might be among what could not be read.
-	Unknown Result = "Unknown"
+	Unknown Health = "Unknown"
 )
 
 // Rank states what evidence is based on, and what a finding is based on.
@@ -154,10 +154,10 @@ func (f *Finding) HasEvidence(rank Rank) bool {
 
 // Diagnosis is the result of diagnosing a namespace.
 type Diagnosis struct {
-	Namespace string    `json:"namespace"`
-	UID       types.UID `json:"uid"`
-	State     State     `json:"state"`
-	Result    Result    `json:"result"`
+	Namespace string         `json:"namespace"`
+	UID       types.UID      `json:"uid"`
+	State     NamespaceState `json:"state"`
+	Result    Health         `json:"result"`
 	// Since is the time at which the state began.
 	Since time.Time `json:"since"`
 	// Summary is the message of the first finding. Without findings, it is a sentence that states what

@@ -410,11 +410,11 @@ func (f *Facts) ExternalNamespaceFinalizers() []string {
 }
 
 // StateOf returns the state of a Namespace.
-func StateOf(namespace *corev1.Namespace) State {
+func StateOf(namespace *corev1.Namespace) NamespaceState {
 	if namespace.DeletionTimestamp != nil {
 		return StateTerminating
 	}
-	return State(initialization.ParseState(namespace).Phase)
+	return NamespaceState(initialization.ParseState(namespace).Phase)
 }
 
 // PendingInitializers returns the names of the pending initializers, in order.

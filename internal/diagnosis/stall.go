@@ -24,7 +24,7 @@ const maxFingerprints = 16
 // StallDetector detects whether a Namespace makes progress. The zero value is ready to use.
 type StallDetector struct {
 	uid   types.UID
-	state State
+	state NamespaceState
 	since time.Time
 	// seen are the fingerprints of the latest distinct states.
 	seen []fingerprint
@@ -61,7 +61,7 @@ func (d *StallDetector) IsStalled(namespace *corev1.Namespace) bool {
 func (d *StallDetector) UID() types.UID { return d.uid }
 
 // State returns the recorded state.
-func (d *StallDetector) State() State { return d.state }
+func (d *StallDetector) State() NamespaceState { return d.state }
 
 // Since returns when the Namespace last made progress.
 func (d *StallDetector) Since() time.Time { return d.since }

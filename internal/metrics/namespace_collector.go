@@ -127,7 +127,7 @@ func (s *NamespaceSource) collect(ctx context.Context, collected chan<- promethe
 
 type namespaceCounts struct {
 	initializing, terminating, configurations map[string]int
-	oldest                                    map[diagnosis.State]time.Time
+	oldest                                    map[diagnosis.NamespaceState]time.Time
 }
 
 // count returns the counts by label value. The count is 0 for each registered initializer, each
@@ -137,7 +137,7 @@ func (s *NamespaceSource) count(
 ) namespaceCounts {
 	counts := namespaceCounts{
 		initializing: map[string]int{}, terminating: map[string]int{}, configurations: map[string]int{},
-		oldest: map[diagnosis.State]time.Time{},
+		oldest: map[diagnosis.NamespaceState]time.Time{},
 	}
 	if s.HasInitialization {
 		counts.addConfigurations(configurations)
@@ -160,7 +160,7 @@ func (s *NamespaceSource) count(
 		if len(state.Pending) == 0 || !s.HasInitialization {
 			continue
 		}
-		counts.addToState(diagnosis.State(state.Phase), namespace.CreationTimestamp.Time)
+		counts.addToState(diagnosis.NamespaceState(state.Phase), namespace.CreationTimestamp.Time)
 		if state.Phase == initialization.PhaseInitializing {
 			counts.initializing[state.Pending[0]]++
 		}
@@ -182,7 +182,7 @@ func (c *namespaceCounts) addConfigurations(configurations []v1alpha1.NamespaceI
 	}
 }
 
-func (c *namespaceCounts) addToState(state diagnosis.State, since time.Time) {
+func (c *namespaceCounts) addToState(state diagnosis.NamespaceState, since time.Time) {
 	if oldest, ok := c.oldest[state]; !ok || since.Before(oldest) {
 		c.oldest[state] = since
 	}

@@ -59,12 +59,12 @@ func TestNamespaceCounts(t *testing.T) {
 		initializing:   map[string]int{"a": 1, "b": 2, "c": 0, "d": 0},
 		configurations: map[string]int{"True": 1, "False": 1, "Unknown": 1},
 		terminating:    map[string]int{},
-		oldest:         map[diagnosis.State]time.Time{diagnosis.StateInitializing: at(-9), diagnosis.StateFailed: at(-6)},
+		oldest:         map[diagnosis.NamespaceState]time.Time{diagnosis.StateInitializing: at(-9), diagnosis.StateFailed: at(-6)},
 	}
 	terminatingCounts := namespaceCounts{
 		initializing: map[string]int{}, configurations: map[string]int{},
 		terminating: map[string]int{"Deleting": 2, "ObjectsRemain": 0, "Failing": 0, "FinalizersRemain": 1},
-		oldest:      map[diagnosis.State]time.Time{diagnosis.StateTerminating: at(-4)},
+		oldest:      map[diagnosis.NamespaceState]time.Time{diagnosis.StateTerminating: at(-4)},
 	}
 	all := NamespaceSource{HasInitialization: true, HasFinalization: true}
 	tests := map[string]struct {
@@ -75,11 +75,11 @@ func TestNamespaceCounts(t *testing.T) {
 	}{
 		"nothing": {source: all, want: namespaceCounts{
 			initializing: map[string]int{}, configurations: noActive, terminating: noReason,
-			oldest: map[diagnosis.State]time.Time{},
+			oldest: map[diagnosis.NamespaceState]time.Time{},
 		}},
 		"everything": {source: all, namespaces: namespaces, configurations: configurations, want: namespaceCounts{
 			initializing: initializingCounts.initializing, configurations: initializingCounts.configurations, terminating: terminatingCounts.terminating,
-			oldest: map[diagnosis.State]time.Time{
+			oldest: map[diagnosis.NamespaceState]time.Time{
 				diagnosis.StateInitializing: at(-9), diagnosis.StateFailed: at(-6), diagnosis.StateTerminating: at(-4),
 			},
 		}},

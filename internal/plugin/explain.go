@@ -322,13 +322,13 @@ func (s *session) warnUnread(namespace string, unread []string) {
 // diagnosisStatus returns an error with the status ExitBlocked if at least one namespace is blocked or degraded, and
 // with the status ExitError if the state of at least one namespace is unknown.
 func diagnosisStatus(all ...*diagnosis.Diagnosis) error {
-	hasState := func(state diagnosis.Result) bool {
-		return slices.ContainsFunc(all, func(result *diagnosis.Diagnosis) bool { return result.Result == state })
+	isAny := func(health diagnosis.Health) bool {
+		return slices.ContainsFunc(all, func(result *diagnosis.Diagnosis) bool { return result.Result == health })
 	}
 	switch {
-	case hasState(diagnosis.Blocked), hasState(diagnosis.Degraded):
+	case isAny(diagnosis.Blocked), isAny(diagnosis.Degraded):
 		return &StatusError{Code: ExitBlocked}
-	case hasState(diagnosis.Unknown):
+	case isAny(diagnosis.Unknown):
 		return &StatusError{Code: ExitError}
 	}
 	return nil

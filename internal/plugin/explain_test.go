@@ -13,7 +13,7 @@ import (
 
 func TestDiagnosisStatus(t *testing.T) {
 	g := NewWithT(t)
-	of := func(states ...diagnosis.Result) error {
+	of := func(states ...diagnosis.Health) error {
 		var all []*diagnosis.Diagnosis
 		for _, state := range states {
 			all = append(all, &diagnosis.Diagnosis{Result: state})

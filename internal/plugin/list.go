@@ -179,8 +179,8 @@ var protectionTexts = map[enforcement]string{
 
 // namespaceSummary is the state of a namespace.
 type namespaceSummary struct {
-	Metadata metav1.ObjectMeta `json:"metadata"`
-	State    diagnosis.State   `json:"state"`
+	Metadata metav1.ObjectMeta        `json:"metadata"`
+	State    diagnosis.NamespaceState `json:"state"`
 	// Since is the time when the state began.
 	Since metav1.Time `json:"since"`
 	// IsBlocked reports whether the initialization failed or the operator reports that the namespace

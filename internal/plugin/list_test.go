@@ -59,7 +59,7 @@ func TestComputeSummary(t *testing.T) {
 
 	tests := map[string]struct {
 		namespace *corev1.Namespace
-		state     diagnosis.State
+		state     diagnosis.NamespaceState
 		since     metav1.Time
 		waitsFor  []string
 		cause     string

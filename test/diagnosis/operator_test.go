@@ -50,7 +50,7 @@ func (f *fixture) diagnosisEvents(g Gomega, ctx context.Context) []string {
 }
 
 // countBlockedTransitions returns the number of times that the condition for a state became True.
-func countBlockedTransitions(versions []*corev1.Namespace, state diagnosis.State) int {
+func countBlockedTransitions(versions []*corev1.Namespace, state diagnosis.NamespaceState) int {
 	times, isBlocked := 0, false
 	for _, version := range versions {
 		if diagnosis.IsBlocked(version, state) && !isBlocked {
@@ -101,7 +101,7 @@ var _ = Describe("The operator", func() {
 				By("diagnosing the namespace as a user who can read only the Namespace")
 				restricted, asTenant := newCollector(tenant(ctx)), &diagnosis.Diagnosis{}
 				// On a busy machine, failing requests of the manager can change the conditions for some time.
-				Eventually(func(g Gomega) diagnosis.Result {
+				Eventually(func(g Gomega) diagnosis.Health {
 					asTenant = f.diagnose(g, ctx, restricted)
 					return asTenant.Result
 				}).WithContext(ctx).Should(Equal(diagnosis.Blocked))

@@ -236,7 +236,7 @@ func inParallel[T any](items []T, function func(T)) {
 
 // steps lists the functions that collect the facts in each state. The functions of one step run in parallel. They use
 // the facts of the steps before it.
-var steps = map[diagnosis.State][][]func(*collection, context.Context){
+var steps = map[diagnosis.NamespaceState][][]func(*collection, context.Context){
 	diagnosis.StateInitializing: {
 		{
 			(*collection).readClusterRoleBindings, (*collection).readClusterRoles, (*collection).readInitializers,

@@ -49,7 +49,7 @@ func compareFindings(a, b diagnosis.Finding) int {
 		cmp.Compare(b.Count, a.Count), cmp.Compare(a.Message, b.Message))
 }
 
-func stateBegan(namespace *corev1.Namespace, state diagnosis.State) time.Time {
+func stateBegan(namespace *corev1.Namespace, state diagnosis.NamespaceState) time.Time {
 	switch state {
 	case diagnosis.StateTerminating:
 		return namespace.DeletionTimestamp.Time
@@ -61,24 +61,23 @@ func stateBegan(namespace *corev1.Namespace, state diagnosis.State) time.Time {
 	return namespace.CreationTimestamp.Time
 }
 
-func summarize(f view, result *diagnosis.Diagnosis) (diagnosis.Result, string) {
-	state := diagnosis.Progressing
+func summarize(f view, result *diagnosis.Diagnosis) (diagnosis.Health, string) {
+	health := diagnosis.Progressing
 	if f.isUnknown(result) {
-		state = diagnosis.Unknown
+		health = diagnosis.Unknown
 	} else if len(result.Findings) > 0 {
-		state = diagnosis.Blocked
+		health = diagnosis.Blocked
 	}
 	switch {
 	case len(result.Findings) > 0:
-		return state, result.Findings[0].Message
+		return health, result.Findings[0].Message
 	case result.State == diagnosis.StateInitializing:
 		pending := diagnosis.PendingInitializers(f.Namespace)
-		return state, fmt.Sprintf("Waiting for initializer %s, the first of %d pending", pending[0], len(pending))
+		return health, fmt.Sprintf("Waiting for initializer %s, the first of %d pending", pending[0], len(pending))
 	case result.State == diagnosis.StateFailed:
-		return state, "The initialization failed"
+		return health, "The initialization failed"
 	case result.State == diagnosis.StateTerminating:
-		return state, fmt.Sprintf("Deleted %s ago; ", f.Ago(f.Namespace.DeletionTimestamp.Time)) +
-			f.terminatingSummary()
+		return health, fmt.Sprintf("Deleted %s ago; ", f.Ago(f.Namespace.DeletionTimestamp.Time)) + f.terminatingSummary()
 	}
 	return diagnosis.Healthy, "The namespace is initialized"
 }

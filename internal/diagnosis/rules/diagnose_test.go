@@ -46,7 +46,7 @@ func TestState(t *testing.T) {
 	young := func(facts *diagnosis.Facts) { facts.ProgressDeadline = time.Hour }
 	for name, test := range map[string]struct {
 		facts *diagnosis.Facts
-		want  diagnosis.Result
+		want  diagnosis.Health
 	}{
 		"everything was read":                 {makeTerminating(young), diagnosis.Progressing},
 		"some content is unread":              {makeTerminating(young, unread), diagnosis.Unknown},

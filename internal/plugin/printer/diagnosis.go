@@ -18,7 +18,7 @@ import (
 // RenderDiagnosis returns the state of a namespace and its findings as text.
 func RenderDiagnosis(result *diagnosis.Diagnosis, colors Palette, now time.Time) string {
 	var out strings.Builder
-	state, health := stateText(result, now), colorState(result.Result, colors)
+	state, health := stateText(result, now), colorHealth(result.Result, colors)
 	fmt.Fprintf(&out, "Namespace %s: %s, %s\n", result.Namespace, state, health)
 	for _, line := range wrap(printable.Escape(summaryText(result)), MaxTextWidth) {
 		out.WriteString(line + "\n")
@@ -42,9 +42,9 @@ func stateText(result *diagnosis.Diagnosis, now time.Time) string {
 	return fmt.Sprintf("%s for %s", result.State, duration.HumanDuration(max(0, now.Sub(result.Since))))
 }
 
-func colorState(state diagnosis.Result, colors Palette) string {
-	text := strings.ToLower(string(state))
-	switch state {
+func colorHealth(health diagnosis.Health, colors Palette) string {
+	text := strings.ToLower(string(health))
+	switch health {
 	case diagnosis.Blocked, diagnosis.Degraded:
 		return colors.Red(text)
 	case diagnosis.Progressing, diagnosis.Unknown:
