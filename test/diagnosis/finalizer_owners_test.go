@@ -6,7 +6,6 @@ package diagnosis
 import (
 	"context"
 	"slices"
-	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -86,45 +85,18 @@ metadata: {namespace: $ns, name: held, finalizers: [acme.cert-manager.io/finaliz
 `
 
 var _ = Describe("A finalizer", func() {
-	DescribeTable("of a custom resource is reported if", func(ctx context.Context, setUp func(context.Context, *fixture), expected expectedFinding) {
-		f := newFixture(ctx)
-		f.create(ctx, definition)
-		f.create(ctx, heldWidget)
-		setUp(ctx, f)
-		expected.objects = []string{"widgets.$id.example.com/held"}
-		f.expectStuck(ctx, expected, removeFinalizersOf(heldWidget))
-	},
-		Entry("its owner is no longer authorized", func(ctx context.Context, f *fixture) {
-			f.createOperator(ctx)
-			f.delete(ctx, `{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, metadata: {name: $id-widget-operator}}`)
-		}, inferred(diagnosis.CauseFinalizerOwnerForbidden).withMessage("$id.example.com/cleanup").withEvidence("$id-system/widget-operator")),
-		Entry("its owner ran in the deleted namespace", func(ctx context.Context, f *fixture) {
-			f.create(ctx, `
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRole
-metadata: {name: $id-widget-operator}
-rules:
-- {apiGroups: [$id.example.com], resources: [widgets/finalizers], verbs: [update]}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRoleBinding
-metadata: {name: $id-widget-operator}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: $id-widget-operator}
-subjects:
-- {kind: ServiceAccount, namespace: $ns, name: $id-widget-operator}
-`)
-		}, inferred(diagnosis.CauseFinalizerOwnerInNamespace).withEvidence("ServiceAccount", "$ns")),
-	)
-
-	DescribeTable("is reported to have no running owner if", func(ctx context.Context, stopOwner func(context.Context, *fixture), expected expectedFinding) {
+	DescribeTable("of a custom resource is reported if", func(ctx context.Context, changeOwner func(context.Context, *fixture), expected expectedFinding) {
 		f := newFixture(ctx)
 		f.create(ctx, definition)
 		f.create(ctx, heldWidget)
 		f.createOperator(ctx)
-		stopOwner(ctx, f)
+		changeOwner(ctx, f)
 		expected.objects = []string{"widgets.$id.example.com/held"}
 		f.expectStuck(ctx, expected.withMessage("$id.example.com/cleanup"), removeFinalizersOf(heldWidget))
 	},
+		Entry("its owner is no longer authorized", func(ctx context.Context, f *fixture) {
+			f.delete(ctx, `{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, metadata: {name: $id-widget-operator}}`)
+		}, inferred(diagnosis.CauseFinalizerOwnerForbidden).withEvidence("$id-system/widget-operator")),
 		Entry("the Deployment is scaled to zero and the Lease is expired", func(ctx context.Context, f *fixture) {
 			f.scaleOperator(ctx, 0)
 			f.expireLease(ctx)
@@ -166,22 +138,6 @@ subjects:
 		f.expectFindings(ctx, inferred(diagnosis.CauseFinalizerOwnerNotFound, "challenges.acme.cert-manager.io/held").
 			withMessage("the controller of cert-manager"))
 		removeFinalizers(ctx, object)
-		f.expectDeleted(ctx)
-	})
-
-	It("is reported if there is no evidence of its owner", func(ctx context.Context) {
-		f := newFixture(ctx)
-		f.create(ctx, heldConfigMap)
-		secret := strings.NewReplacer("ConfigMap", "Secret", "held", "also-held").Replace(heldConfigMap)
-		f.create(ctx, secret)
-		f.deleteNamespace(ctx)
-		result := f.expectFindings(ctx, inferred(diagnosis.CauseFinalizerOwnerNotFound, "configmaps/held", "secrets/also-held").
-			withMessage(testFinalizer))
-		Expect(result.Findings[0].Count).To(Equal(2))
-		Expect(result.Findings[0].Objects).To(ContainElement(diagnosis.Object{
-			Resource: "configmaps", Namespace: f.ns, Name: "held",
-		}))
-		removeFinalizersOf(heldConfigMap+"---\n"+secret)(f, ctx)
 		f.expectDeleted(ctx)
 	})
 })
@@ -245,17 +201,6 @@ var _ = Describe("A Namespace", func() {
 		f.publishOnNamespace(ctx, "corp.example.com/backup", "Retrying", "s3: AccessDenied")
 		f.expectStuck(ctx, published(diagnosis.CauseNamespaceFinalizer, "namespaces/$ns").
 			withMessage("condition corp.example.com/backup=False, Retrying: s3: AccessDenied"), removeNamespaceFinalizers)
-	})
-
-	It("is blocked by an entry of metadata.finalizers without an owner", func(ctx context.Context) {
-		f := newFixture(ctx)
-		patch := framework.MergePatch(`{"metadata":{"finalizers":["controller.cattle.io/namespace-auth"]}}`)
-		Expect(admin.Patch(ctx, f.namespace(Default, ctx), patch)).To(Succeed())
-		f.deleteNamespace(ctx)
-		f.expectFindings(ctx, proven(diagnosis.CauseNamespaceMetadataFinalizer, "namespaces/$ns").
-			withMessage("controller.cattle.io/namespace-auth"))
-		removeFinalizers(ctx, f.namespace(Default, ctx))
-		f.expectDeleted(ctx)
 	})
 
 	It("is blocked first by remaining objects and then by namespace finalizers", func(ctx context.Context) {
