@@ -120,7 +120,7 @@ func (f view) remainingText() string {
 	case isAtLeast:
 		return fmt.Sprintf("at least %s still exist", diagnosis.JoinNames(texts))
 	}
-	return fmt.Sprintf(remaining, diagnosis.JoinNames(texts))
+	return fmt.Sprintf("%s still exist", diagnosis.JoinNames(texts))
 }
 
 // countOf returns the number of remaining objects of all types.

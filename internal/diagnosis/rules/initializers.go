@@ -49,12 +49,12 @@ func (f view) findInitializer() []diagnosis.Finding {
 		finding.Evidence = append(finding.Evidence, diagnosis.Proven(fmt.Sprintf(evidenceNotRegistered, first))...)
 	case len(f.rejectedWrites()) > 0: // The conditions of the Namespace can be old.
 		rejected := f.findRejectedWrites(f.rejectedWrites())
-		rejected[0].Message = fmt.Sprintf(messageInitializerFailing, waits, rejected[0].Message)
+		rejected[0].Message = fmt.Sprintf("%s; %s", waits, rejected[0].Message)
 		rejected[0].Remedies = append(rejected[0].Remedies, f.initializerRemedies(finding.Cause, pending)...)
 		return rejected
 	case report != "":
 		finding.Cause, finding.Rank = diagnosis.CauseInitializerFailing, diagnosis.RankPublished
-		finding.Message = fmt.Sprintf(messageInitializerFailing, waits, report)
+		finding.Message = fmt.Sprintf("%s; %s", waits, report)
 	case first == v1alpha1.TemplatesInitializer: // The manager is this initializer.
 		finding.Message = fmt.Sprintf(messageInitializerUnknown, waits)
 	default:
