@@ -10,7 +10,6 @@ import (
 	"go/constant"
 	"go/token"
 	"go/types"
-	"path/filepath"
 	"regexp"
 	"strings"
 
@@ -34,15 +33,9 @@ type constantGroup struct {
 
 // renderConditions renders the condition types and reasons in names.go and in package finalization,
 // and the table of causes.
-func renderConditions(source []*packages.Package) (string, error) {
-	var conditions, reasons []constantGroup
-	for _, one := range source {
-		if one.PkgPath == module+"/api/v1alpha1" {
-			terms := collectTerms(one)
-			conditions = collectConstants(one, "names.go", "Condition", terms)
-			reasons = collectConstants(one, "names.go", "Reason", terms)
-		}
-	}
+func renderConditions(api *packages.Package) (string, error) {
+	terms := collectTerms(api)
+	conditions, reasons := collectConstants(api, "Condition", terms), collectConstants(api, "Reason", terms)
 	if len(conditions) == 0 || len(reasons) == 0 {
 		return "", errors.New("no conditions or reasons found")
 	}
@@ -135,14 +128,10 @@ func collectTerms(source *packages.Package) map[string]string {
 }
 
 // collectConstants returns the string constants of a package that have a doc comment and a name
-// with the prefix, grouped by declaration. If file is not empty, only constants in that file are
-// returned.
-func collectConstants(source *packages.Package, file, prefix string, terms map[string]string) []constantGroup {
+// with the prefix, grouped by declaration.
+func collectConstants(source *packages.Package, prefix string, terms map[string]string) []constantGroup {
 	var groups []constantGroup
 	for _, syntax := range source.Syntax {
-		if file != "" && filepath.Base(source.Fset.Position(syntax.Pos()).Filename) != file {
-			continue
-		}
 		for _, one := range syntax.Decls {
 			declaration, ok := one.(*ast.GenDecl)
 			if !ok || declaration.Tok != token.CONST {

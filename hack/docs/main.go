@@ -15,6 +15,7 @@ import (
 	"go/types"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"golang.org/x/tools/go/packages"
 )
@@ -51,7 +52,7 @@ func run(root string) error {
 		{"plugin.md", renderPlugin},
 		{"flags.md", func() (string, error) { return renderFlags(root) }},
 		{"metrics.md", func() (string, error) { return renderMetrics(source) }},
-		{"conditions.md", func() (string, error) { return renderConditions(source) }},
+		{"conditions.md", func() (string, error) { return renderConditions(source["/api/v1alpha1"]) }},
 		{"controllers.md", func() (string, error) { return renderControllers(), nil }},
 	} {
 		text, err := page.render()
@@ -65,9 +66,9 @@ func run(root string) error {
 	return nil
 }
 
-// loadSource loads the packages that define conditions and metric label values.
-func loadSource(root string) ([]*packages.Package, error) {
-	source, err := packages.Load(&packages.Config{
+// loadSource loads the packages that define conditions and metric label values, by their paths in the module.
+func loadSource(root string) (map[string]*packages.Package, error) {
+	loaded, err := packages.Load(&packages.Config{
 		Mode: packages.NeedName | packages.NeedFiles | packages.NeedCompiledGoFiles | packages.NeedImports |
 			packages.NeedTypes | packages.NeedSyntax | packages.NeedTypesInfo,
 		Dir: root,
@@ -76,10 +77,12 @@ func loadSource(root string) ([]*packages.Package, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, one := range source {
+	source := map[string]*packages.Package{}
+	for _, one := range loaded {
 		if len(one.Errors) > 0 {
 			return nil, fmt.Errorf("failed to load %s: %w", one.PkgPath, one.Errors[0])
 		}
+		source[strings.TrimPrefix(one.PkgPath, module)] = one
 	}
 	return source, nil
 }

@@ -28,7 +28,7 @@ type metric struct {
 }
 
 // renderMetrics renders the metrics that the manager registers, and the values of their labels.
-func renderMetrics(source []*packages.Package) (string, error) {
+func renderMetrics(source map[string]*packages.Package) (string, error) {
 	var all []metric
 	for _, collector := range metrics.Collectors() {
 		descriptions := make(chan *prometheus.Desc, 100)
@@ -55,7 +55,7 @@ func renderMetrics(source []*packages.Package) (string, error) {
 }
 
 // renderLabels renders the label values that docs/reference/conditions.md does not describe.
-func renderLabels(source []*packages.Package) string {
+func renderLabels(source map[string]*packages.Package) string {
 	var out strings.Builder
 	out.WriteString("## Values of labels\n\n" +
 		"For `cause`, and for `reason` of other metrics, see [Conditions](conditions.md). `active` is the status of a " +
@@ -72,15 +72,10 @@ func renderLabels(source []*packages.Package) string {
 		{"/internal/template/plan", "Action", "nslifecycle_template_writes_total", "action"},
 		{"/internal/metrics", "Result", "nslifecycle_diagnoses_total", "result"},
 	} {
-		for _, one := range source {
-			if one.PkgPath != module+label.path {
-				continue
-			}
-			for _, group := range collectConstants(one, "", label.prefix, nil) {
-				for _, value := range group.constants {
-					fmt.Fprintf(&out, "| %s | %s | %s | %s |\n", code(label.metric), code(label.label), code(value.value),
-						cell(value.description))
-				}
+		for _, group := range collectConstants(source[label.path], label.prefix, nil) {
+			for _, value := range group.constants {
+				fmt.Fprintf(&out, "| %s | %s | %s | %s |\n", code(label.metric), code(label.label), code(value.value),
+					cell(value.description))
 			}
 		}
 	}
