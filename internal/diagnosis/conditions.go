@@ -60,7 +60,9 @@ func ComputeBlocked(
 // ComputeProgressing returns the conditions to set to False on a Namespace that is blocked only in
 // the given state, or in no state if blocked is empty. It returns only conditions that the
 // Namespace has.
-func ComputeProgressing(namespace *corev1.Namespace, blocked NamespaceState, now metav1.Time) []corev1.NamespaceCondition {
+func ComputeProgressing(
+	namespace *corev1.Namespace, blocked NamespaceState, now metav1.Time,
+) []corev1.NamespaceCondition {
 	var changed []corev1.NamespaceCondition
 	for _, state := range []NamespaceState{StateInitializing, StateTerminating} {
 		if BlockedCondition(state) == BlockedCondition(blocked) || !IsBlocked(namespace, state) {

@@ -23,8 +23,9 @@ type Entry struct {
 	rule *rule
 	// Description is the description in docs/reference.
 	Description string
-	// loss is what users lose if they remove a finalizer or the cause by force, and remedies are what they can usually
-	// do. Both contain parameters in the format of os.Expand. A finding gets the texts whose parameters it has.
+	// loss is what users lose if they remove the cause by force, unless it depends on the owner of a finalizer. remedies
+	// are what users can usually do. Both contain parameters in the format of os.Expand: a finding gets only the texts
+	// whose parameters all have values.
 	loss     string
 	remedies []diagnosis.Remedy
 }

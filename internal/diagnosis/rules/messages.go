@@ -78,6 +78,7 @@ const (
 	messageNotRegistered         = "%s; no configuration registers it"
 	messageInitializationFailed  = "The initialization failed, but the namespace still exists"
 	evidenceNotRegistered        = "no NamespaceInitializerConfiguration registers %s"
-	remedyWriteRejected          = "Exempt the ServiceAccounts of the operator from the policy or webhook, or grant them the " +
+
+	remedyWriteRejected = "Exempt the ServiceAccounts of the operator from the policy or webhook, or grant them the " +
 		"permission"
 )
