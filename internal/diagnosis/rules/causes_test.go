@@ -6,7 +6,9 @@ package rules
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -15,14 +17,18 @@ import (
 
 // TestCauses checks that each constant has one complete entry in the table and a row in the guide for users.
 func TestCauses(t *testing.T) {
-	source, err := os.ReadFile("../causes.go")
-	if err != nil {
-		t.Fatal(err)
+	read := func(pattern string) (text string) {
+		files, _ := filepath.Glob(pattern)
+		for _, file := range files {
+			content, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text += string(content)
+		}
+		return text
 	}
-	guide, err := os.ReadFile("../../../docs/stuck-namespace.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	guide, rules := read("../../../docs/stuck-namespace.md"), read("*.go")
 	entries := map[diagnosis.Cause]int{}
 	for _, entry := range Causes() {
 		entries[entry.Cause]++
@@ -31,11 +37,17 @@ func TestCauses(t *testing.T) {
 			!strings.HasSuffix(entry.Description, ".") || strings.Contains(text, "%") {
 			t.Errorf("the entry of %s is not complete: %+v", entry.Cause, entry)
 		}
+		os.Expand(text, func(name string) string {
+			if !strings.Contains(rules, strconv.Quote(name)) {
+				t.Errorf("no rule sets parameter %s of %s", name, entry.Cause)
+			}
+			return ""
+		})
 	}
-	constants := regexp.MustCompile(`\tCause\w+ +Cause = "(\w+)"`).FindAllSubmatch(source, -1)
+	constants := regexp.MustCompile(`\tCause\w+ +Cause = "(\w+)"`).FindAllStringSubmatch(read("../causes.go"), -1)
 	for _, constant := range constants {
-		name := string(constant[1])
-		if entries[diagnosis.Cause(name)] != 1 || !strings.Contains(string(guide), "`"+name+"`") {
+		name := constant[1]
+		if entries[diagnosis.Cause(name)] != 1 || !strings.Contains(guide, "`"+name+"`") {
 			t.Errorf("%s must have one entry in the table of causes, and be explained in docs/stuck-namespace.md", name)
 		}
 	}

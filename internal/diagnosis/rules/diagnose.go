@@ -45,8 +45,7 @@ func compareFindings(a, b diagnosis.Finding) int {
 	_, positionA := entryOf(a.Cause)
 	_, positionB := entryOf(b.Cause)
 	return cmp.Or(cmp.Compare(slices.Index(rankOrder, a.Rank), slices.Index(rankOrder, b.Rank)),
-		cmp.Compare(positionA, positionB),
-		cmp.Compare(b.Count, a.Count), cmp.Compare(a.Message, b.Message))
+		cmp.Compare(positionA, positionB), cmp.Compare(b.Count, a.Count), cmp.Compare(a.Message, b.Message))
 }
 
 func stateBegan(namespace *corev1.Namespace, state diagnosis.NamespaceState) time.Time {
