@@ -15,8 +15,8 @@ import (
 
 // Errors of the flags.
 const (
-	msgInvalidDuration = "--hold-duration %s must be positive"
-	msgInvalidLimits   = "--hold-max-writes and --hold-max-writes-per-user must be at least 1"
+	messageInvalidDuration = "--hold-duration %s must be positive"
+	messageInvalidLimits   = "--hold-max-writes and --hold-max-writes-per-user must be at least 1"
 )
 
 const messageNotAuthorized = "Failed to authorize a request after the initialization"

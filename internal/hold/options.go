@@ -23,10 +23,10 @@ type Options struct {
 func (o *Options) Validate() error {
 	errs := []error{o.Options.Validate()}
 	if o.Duration <= 0 {
-		errs = append(errs, fmt.Errorf(msgInvalidDuration, o.Duration))
+		errs = append(errs, fmt.Errorf(messageInvalidDuration, o.Duration))
 	}
 	if o.Limits.Total < 1 || o.Limits.PerUser < 1 {
-		errs = append(errs, errors.New(msgInvalidLimits))
+		errs = append(errs, errors.New(messageInvalidLimits))
 	}
 	return errors.Join(errs...)
 }

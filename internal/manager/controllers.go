@@ -64,7 +64,7 @@ func ParseControllers(text string) (Controllers, error) {
 		case entry == wildcard:
 			hasWildcard = true
 		case !slices.Contains(allControllers, name):
-			return nil, errors.New(msgUnknownController(name))
+			return nil, errors.New(messageUnknownController(name))
 		case isDisabled:
 			disabled[name] = true
 		default:
@@ -81,12 +81,12 @@ func ParseControllers(text string) (Controllers, error) {
 	}
 	if enabled[Templates] && !enabled[Initialization] {
 		if !hasWildcard {
-			return nil, errors.New(msgTemplatesRequireInitialization)
+			return nil, errors.New(messageTemplatesRequireInitialization)
 		}
 		delete(enabled, Templates)
 	}
 	if len(enabled) == 0 {
-		return nil, errors.New(msgNoController(text))
+		return nil, errors.New(messageNoController(text))
 	}
 	return enabled, nil
 }

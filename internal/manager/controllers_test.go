@@ -12,7 +12,7 @@ import (
 func TestParseControllers(t *testing.T) {
 	both := Controllers{Finalization: true, Initialization: true}
 	all := Controllers{Admission: true, Diagnosis: true, Finalization: true, Initialization: true, Templates: true}
-	unknown := msgUnknownController
+	unknown := messageUnknownController
 	tests := map[string]struct {
 		want      Controllers
 		wantError string
@@ -32,11 +32,11 @@ func TestParseControllers(t *testing.T) {
 		"*,finalization":               {want: all},
 		"-finalization,initialization": {want: Controllers{Initialization: true}},
 
-		"-finalization":              {wantError: msgNoController("-finalization")},
-		"finalization,-finalization": {wantError: msgNoController("finalization,-finalization")},
-		"templates":                  {wantError: msgTemplatesRequireInitialization},
+		"-finalization":              {wantError: messageNoController("-finalization")},
+		"finalization,-finalization": {wantError: messageNoController("finalization,-finalization")},
+		"templates":                  {wantError: messageTemplatesRequireInitialization},
 		"*,-admission,-finalization,-initialization,-diagnosis": {
-			wantError: msgNoController("*,-admission,-finalization,-initialization,-diagnosis"),
+			wantError: messageNoController("*,-admission,-finalization,-initialization,-diagnosis"),
 		},
 		"":                                 {wantError: unknown("")},
 		"*,":                               {wantError: unknown("")},

@@ -12,20 +12,20 @@ import (
 
 // Remedies for resource types that the API server does not serve.
 const (
-	msgInstallDefinitions = "the CustomResourceDefinitions are not installed; run: " + policyverifier.InstallCommand
-	msgUpgradeServer      = "the API server is too old, or its flag --runtime-config disables the type; " +
+	messageInstallDefinitions = "the CustomResourceDefinitions are not installed; run: " + policyverifier.InstallCommand
+	messageUpgradeServer      = "the API server is too old, or its flag --runtime-config disables the type; " +
 		"use Kubernetes 1.33 or later"
 )
 
-const msgTemplatesRequireInitialization = "controller templates requires controller initialization"
+const messageTemplatesRequireInitialization = "controller templates requires controller initialization"
 
-const msgCachesNotSynced = "the caches have not synced with the API server yet"
+const messageCachesNotSynced = "the caches have not synced with the API server yet"
 
-func msgUnknownController(name string) string {
+func messageUnknownController(name string) string {
 	return "unknown controller " + strconv.Quote(name) + ": specify a comma-separated list of " +
 		strings.Join(allControllers, ", ") + "; the prefix - disables a controller, and * enables all"
 }
 
-func msgNoController(text string) string {
+func messageNoController(text string) string {
 	return "the list of controllers " + strconv.Quote(text) + " enables no controller"
 }

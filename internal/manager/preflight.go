@@ -28,15 +28,15 @@ func requirements() []requirement {
 	return []requirement{{
 		groupVersion: v1alpha1.GroupVersion,
 		resources:    []string{"namespaceinitializerconfigurations"},
-		remedy:       msgInstallDefinitions,
+		remedy:       messageInstallDefinitions,
 	}, {
 		groupVersion: internalv1alpha1.GroupVersion,
 		resources:    []string{"namespaceinitializersets"},
-		remedy:       msgInstallDefinitions,
+		remedy:       messageInstallDefinitions,
 	}, {
 		groupVersion: admissionv1.SchemeGroupVersion,
 		resources:    []string{"validatingadmissionpolicies", "validatingadmissionpolicybindings"},
-		remedy:       msgUpgradeServer,
+		remedy:       messageUpgradeServer,
 	}}
 }
 

@@ -56,12 +56,12 @@ func TestPreflight(t *testing.T) {
 		"no CustomResourceDefinitions": {
 			served: only(policies),
 			want: "the API server does not serve namespaceinitializerconfigurations in " +
-				"nslifecycle.dev/v1alpha1: " + msgInstallDefinitions,
+				"nslifecycle.dev/v1alpha1: " + messageInstallDefinitions,
 		},
 		"one CustomResourceDefinition is missing": {
 			served: without(internal, "namespaceinitializersets"),
 			want: "the API server does not serve namespaceinitializersets in internal.nslifecycle.dev/v1alpha1: " +
-				msgInstallDefinitions,
+				messageInstallDefinitions,
 		},
 		"an API server without mutating policies": {
 			served: without(policies, "mutatingadmissionpolicies", "mutatingadmissionpolicybindings"),
@@ -69,7 +69,7 @@ func TestPreflight(t *testing.T) {
 		"an API server without any policies": {
 			served: only(ours, internal),
 			want: "the API server does not serve validatingadmissionpolicies, validatingadmissionpolicybindings in " +
-				"admissionregistration.k8s.io/v1: " + msgUpgradeServer,
+				"admissionregistration.k8s.io/v1: " + messageUpgradeServer,
 		},
 		"the API server returns an error": {
 			served:  everything,

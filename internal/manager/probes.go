@@ -49,7 +49,7 @@ func addProbes(
 		ctx, cancel := context.WithTimeout(request.Context(), syncTimeout)
 		defer cancel()
 		if !mgr.GetCache().WaitForCacheSync(ctx) {
-			return errors.New(msgCachesNotSynced)
+			return errors.New(messageCachesNotSynced)
 		}
 		return nil
 	}

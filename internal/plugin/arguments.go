@@ -105,7 +105,7 @@ func (d *dryRun) addFlag(command *cobra.Command) {
 
 func (d dryRun) validate() error {
 	if !slices.Contains(dryRunStrategies, string(d)) {
-		return fmt.Errorf(msgDryRunValue, d, strings.Join(dryRunStrategies, ", "))
+		return fmt.Errorf(messageDryRunValue, d, strings.Join(dryRunStrategies, ", "))
 	}
 	return nil
 }

@@ -118,7 +118,7 @@ func (o *createOptions) run(ctx context.Context, args []string) error {
 		return o.printCreated(created)
 	}
 	if err := o.recordCreation(ctx, created); err != nil {
-		o.warnf("%s: %v", msgNotRecorded, err)
+		o.warnf("%s: %v", messageNotRecorded, err)
 	}
 	if o.wait {
 		return o.waitAndPrint(ctx, client, created)
@@ -133,7 +133,7 @@ func (o *createOptions) run(ctx context.Context, args []string) error {
 	return nil
 }
 
-const msgNotRecorded = `"list --mine" might not list the namespace`
+const messageNotRecorded = `"list --mine" might not list the namespace`
 
 // recordCreation records a new namespace for "list --mine".
 func (o *createOptions) recordCreation(ctx context.Context, created *corev1.Namespace) error {
@@ -245,10 +245,11 @@ const operatorTimeout = 3 * time.Second
 const lastingProblem = 3 * time.Second
 
 const (
-	msgInitializationFailed = "initialization of namespace %q failed: %s; the operator deletes the namespace unless it " +
-		"has the label " + v1alpha1.LabelDeletionProtection
-	msgTemplateFailed              = "namespace %q cannot be initialized: %s: %s; to continue, %s; to delete it, run: %s"
-	msgDeletedDuringInitialization = "namespace %q was deleted during its initialization"
+	messageInitializationFailed = "initialization of namespace %q failed: %s; the operator deletes the namespace unless " +
+		"it has the label " + v1alpha1.LabelDeletionProtection
+	messageTemplateFailed = "namespace %q cannot be initialized: %s: %s; to continue, %s; " +
+		"to delete it, run: %s"
+	messageDeletedDuringInitialization = "namespace %q was deleted during its initialization"
 )
 
 // createWaiter waits until a Namespace is initialized and shows the progress of its initializers.
@@ -324,7 +325,7 @@ func (w *createWaiter) templateFailure(namespace *corev1.Namespace) error {
 	if remedy == "" {
 		return nil
 	}
-	return fmt.Errorf(msgTemplateFailed, w.name, condition.Reason, printable.Escape(condition.Message), remedy,
+	return fmt.Errorf(messageTemplateFailed, w.name, condition.Reason, printable.Escape(condition.Message), remedy,
 		w.deleteCommand(w.name))
 }
 
@@ -336,9 +337,9 @@ func (w *createWaiter) update(namespace *corev1.Namespace, isListFinal bool) (is
 	w.display.Show(progressLines(computeProgress(namespace, &w.state)))
 	switch {
 	case w.state.Failure != nil:
-		return false, fmt.Errorf(msgInitializationFailed, w.name, initialization.FailureText(w.state.Failure))
+		return false, fmt.Errorf(messageInitializationFailed, w.name, initialization.FailureText(w.state.Failure))
 	case namespace.DeletionTimestamp != nil:
-		return false, fmt.Errorf(msgDeletedDuringInitialization, w.name)
+		return false, fmt.Errorf(messageDeletedDuringInitialization, w.name)
 	case len(w.state.Pending) > 0:
 		return false, nil
 	case len(w.state.All) == 0 && !isListFinal && nsobject.FindCondition(namespace, v1alpha1.ConditionReady) == nil:
@@ -356,11 +357,11 @@ func (w *createWaiter) deletedError(event namespaceEvent) error {
 	}
 	switch {
 	case w.state.Failure != nil:
-		return fmt.Errorf(msgInitializationFailed, w.name, initialization.FailureText(w.state.Failure))
+		return fmt.Errorf(messageInitializationFailed, w.name, initialization.FailureText(w.state.Failure))
 	case event.isReplaced:
 		return fmt.Errorf("namespace %q was deleted and recreated during its initialization", w.name)
 	}
-	return fmt.Errorf(msgDeletedDuringInitialization, w.name)
+	return fmt.Errorf(messageDeletedDuringInitialization, w.name)
 }
 
 // isOperatorInstalled reports whether the API server serves the API of nslifecycle.

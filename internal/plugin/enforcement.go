@@ -47,12 +47,12 @@ var settings = map[string]string{
 		"the chart",
 }
 
-// msgManaged is the reason why the mode should not be changed with the plugin.
-const msgManaged = "%s manages the bindings of the gate, and reverts changes by other clients when it applies them " +
-	"again; %s"
+// messageManaged is the reason why the mode should not be changed with the plugin.
+const messageManaged = "%s manages the bindings of the gate, and reverts changes by other clients when it applies " +
+	"them again; %s"
 
-// msgPrevious is what depends on the operator.
-const msgPrevious = "until then, the hold webhook and the policy waiting-subjects use the previous one"
+// messagePrevious is what depends on the operator.
+const messagePrevious = "until then, the hold webhook and the policy waiting-subjects use the previous one"
 
 type enforcementOptions struct {
 	*session
@@ -135,7 +135,7 @@ func (o *enforcementOptions) show(ctx context.Context) error {
 		o.warnf("Set the mode again, with: %s", o.withConnection(displayName+" enforcement "+modeEnforce))
 	}
 	if !isObserved(mode, set) {
-		o.warnf("The operator has not observed the mode yet; %s.", msgPrevious)
+		o.warnf("The operator has not observed the mode yet; %s.", messagePrevious)
 	}
 	return nil
 }
@@ -173,7 +173,7 @@ func (o *enforcementOptions) set(ctx context.Context, mode string) error {
 		})
 	managers := strings.Join(managersOf(differing), ", ")
 	if managers != "" && !o.force {
-		return fmt.Errorf(msgManaged+"; to change them nevertheless, add --force", managers, settings[mode])
+		return fmt.Errorf(messageManaged+"; to change them nevertheless, add --force", managers, settings[mode])
 	}
 	if len(differing) == 0 {
 		fmt.Fprintf(o.Out, "unchanged (%s)\n", mode)
@@ -185,7 +185,7 @@ func (o *enforcementOptions) set(ctx context.Context, mode string) error {
 		fmt.Fprintf(o.Out, "%s patched (%s)\n", differing[i].Name, mode)
 	}
 	if managers != "" {
-		o.warnf(msgManaged+".", managers, settings[mode])
+		o.warnf(messageManaged+".", managers, settings[mode])
 	}
 	o.waitObserved(ctx, writer, mode)
 	return ctx.Err()
@@ -204,6 +204,6 @@ func (o *enforcementOptions) waitObserved(ctx context.Context, reader client.Rea
 	case last != nil && ctx.Err() == nil:
 		o.warnf("It is unknown whether the operator has observed the mode: %v", last)
 	case err != nil && ctx.Err() == nil:
-		o.warnf("The operator has not observed the mode in %s; %s.", observationTimeout, msgPrevious)
+		o.warnf("The operator has not observed the mode in %s; %s.", observationTimeout, messagePrevious)
 	}
 }

@@ -195,16 +195,16 @@ func (e *explainer) explain(ctx context.Context, collector *collect.Collector, n
 	switch {
 	case result.Result != diagnosis.Healthy:
 	case isFailing(result.Templates):
-		result.Result, result.Summary = diagnosis.Degraded, msgDegraded
+		result.Result, result.Summary = diagnosis.Degraded, messageDegraded
 	case relations.isUnknown(result.Templates):
-		result.Result, result.Summary = diagnosis.Unknown, msgUnknown
+		result.Result, result.Summary = diagnosis.Unknown, messageUnknown
 	}
 	return result, nil
 }
 
 const (
-	msgDegraded = "the namespace is initialized, but its objects are not all as its templates specify"
-	msgUnknown  = "the namespace is initialized, but it is not known whether it contains all objects of its templates"
+	messageDegraded = "the namespace is initialized, but its objects are not all as its templates specify"
+	messageUnknown  = "the namespace is initialized, but it is not known whether it contains all objects of its templates"
 )
 
 // newCollector returns a collector that reports findings only for namespaces that make no progress
@@ -258,7 +258,7 @@ func (e *explainer) status() error {
 	return diagnosisStatus(diagnoses...)
 }
 
-const msgTemplatesUnread = "The templates of the namespaces are unknown"
+const messageTemplatesUnread = "The templates of the namespaces are unknown"
 
 // print writes the explanations as a document or as text. The document of one namespace is not a list.
 func (o *explainOptions) print(explainer *explainer, isComplete bool) error {
@@ -281,7 +281,7 @@ func (o *explainOptions) print(explainer *explainer, isComplete bool) error {
 	}
 	if len(all) == 0 && isComplete {
 		fmt.Fprintln(o.ErrOut, "All namespaces are initialized.")
-		o.warnEach(msgTemplatesUnread, explainer.relations.unread)
+		o.warnEach(messageTemplatesUnread, explainer.relations.unread)
 	}
 	return nil
 }

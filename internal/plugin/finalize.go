@@ -115,7 +115,7 @@ func (o *finalizeOptions) validate() (isDryRun bool, err error) {
 	case dryRunNone, "false":
 		return false, nil
 	}
-	return false, fmt.Errorf(msgDryRunValue, o.dryRun, dryRunServer+", "+dryRunNone)
+	return false, fmt.Errorf(messageDryRunValue, o.dryRun, dryRunServer+", "+dryRunNone)
 }
 
 func (o *finalizeOptions) run(ctx context.Context, name string) error {
@@ -204,7 +204,7 @@ func (o *finalizeOptions) print(plan *forcefinalize.Plan) error {
 func (o *finalizeOptions) apply(
 	ctx context.Context, finalizer *forcefinalize.Finalizer, plan *forcefinalize.Plan,
 ) error {
-	if err := o.confirm(ctx, plan.Namespace, o.confirmed, msgFinalizeQuestion(plan)); err != nil {
+	if err := o.confirm(ctx, plan.Namespace, o.confirmed, messageFinalizeQuestion(plan)); err != nil {
 		return forcefinalize.Refused(err)
 	}
 	removed, err := finalizer.Apply(ctx, plan)
@@ -258,7 +258,7 @@ func (o *finalizeOptions) printOutcome(
 	}
 }
 
-func msgFinalizeQuestion(plan *forcefinalize.Plan) string {
+func messageFinalizeQuestion(plan *forcefinalize.Plan) string {
 	question := fmt.Sprintf("This removes the %s.", plan.Removal)
 	if len(plan.Orphans) > 0 {
 		question += fmt.Sprintf(" It orphans %s.", printable.Count(len(plan.Orphans), "object"))

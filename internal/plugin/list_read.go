@@ -102,7 +102,7 @@ func (o *listOptions) summarize(ctx context.Context, namespace *corev1.Namespace
 // warnUnread prints what the list does not contain because it could not be read.
 func (o *listOptions) warnUnread() {
 	if o.relations != nil && (o.output.IsStructured() || o.output.IsWide()) {
-		o.warnEach(msgTemplatesUnread, o.relations.unread)
+		o.warnEach(messageTemplatesUnread, o.relations.unread)
 		o.warnEach("Whether deletion protection is enforced is unknown", o.policies.unread)
 	}
 }

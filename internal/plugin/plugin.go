@@ -80,7 +80,7 @@ Exit status: 0 success or healthy, 1 error, 3 blocked or degraded, 130 interrupt
 	root.SetOut(streams.Out)
 	root.SetErr(streams.ErrOut)
 	root.SetFlagErrorFunc(func(command *cobra.Command, err error) error {
-		return fmt.Errorf("%w; "+msgSeeHelp, err, command.CommandPath())
+		return fmt.Errorf("%w; "+messageSeeHelp, err, command.CommandPath())
 	})
 	root.SetUsageTemplate(usageTemplate(root.UsageTemplate()))
 	session.addFlags(root)
@@ -106,15 +106,15 @@ Exit status: 0 success or healthy, 1 error, 3 blocked or degraded, 130 interrupt
 func usageTemplate(template string) string {
 	for _, change := range [][2]string{
 		{"{{if .HasAvailableLocalFlags}}", "{{if and .HasParent .HasAvailableLocalFlags}}"},
-		{"Global Flags:\n{{.InheritedFlags.FlagUsages | trimTrailingWhitespaces}}", msgSeeOptions},
+		{"Global Flags:\n{{.InheritedFlags.FlagUsages | trimTrailingWhitespaces}}", messageSeeOptions},
 		{".FlagUsages", fmt.Sprintf(".FlagUsagesWrapped %d", printer.MaxTextWidth)},
 	} {
 		template = strings.ReplaceAll(template, change[0], change[1])
 	}
-	return template + "{{if not .HasParent}}" + msgSeeOptions + "\n{{end}}"
+	return template + "{{if not .HasParent}}" + messageSeeOptions + "\n{{end}}"
 }
 
-const msgSeeOptions = `Use "` + displayName + ` options" for a list of options that apply to all commands.`
+const messageSeeOptions = `Use "` + displayName + ` options" for a list of options that apply to all commands.`
 
 func newOptionsCommand() *cobra.Command {
 	return &cobra.Command{
@@ -140,7 +140,7 @@ func runWithContext(run func(ctx context.Context, args []string) error) func(*co
 func oneNamespace(command *cobra.Command, args []string) error {
 	switch {
 	case len(args) == 0:
-		return fmt.Errorf("the name of a namespace is required; "+msgSeeHelp, command.CommandPath())
+		return fmt.Errorf("the name of a namespace is required; "+messageSeeHelp, command.CommandPath())
 	case len(args) > 1:
 		return fmt.Errorf("exactly one namespace is required, got %d (%s)", len(args), strings.Join(args, ", "))
 	case args[0] == "":
@@ -152,7 +152,7 @@ func oneNamespace(command *cobra.Command, args []string) error {
 // namespaces requires at least one argument.
 func namespaces(command *cobra.Command, args []string) error {
 	if len(args) == 0 || slices.Contains(args, "") {
-		return fmt.Errorf("the name of at least one namespace is required; "+msgSeeHelp, command.CommandPath())
+		return fmt.Errorf("the name of at least one namespace is required; "+messageSeeHelp, command.CommandPath())
 	}
 	return nil
 }

@@ -57,8 +57,8 @@ var connectionFlags = []string{
 
 // Texts of several commands.
 const (
-	msgSeeHelp     = "see '%s --help' for usage"
-	msgDryRunValue = "invalid --dry-run value %q; must be one of %s"
+	messageSeeHelp     = "see '%s --help' for usage"
+	messageDryRunValue = "invalid --dry-run value %q; must be one of %s"
 
 	helpTimeout = "The length of time to wait before giving up. Zero means no timeout."
 )

@@ -28,7 +28,7 @@ import (
 
 var errTemplatesNotServed = errors.New("the API server does not serve NamespaceTemplates; install nslifecycle first")
 
-const msgOneTemplate = "exactly one NamespaceTemplate is required; " + msgSeeHelp
+const messageOneTemplate = "exactly one NamespaceTemplate is required; " + messageSeeHelp
 
 func newTemplateCommand(session *session) *cobra.Command {
 	command := &cobra.Command{
@@ -141,11 +141,11 @@ func (s *templateSource) addFlag(command *cobra.Command) {
 func (s *templateSource) validate(command *cobra.Command, args []string) error {
 	switch {
 	case len(args) > 1:
-		return fmt.Errorf(msgOneTemplate, command.CommandPath())
+		return fmt.Errorf(messageOneTemplate, command.CommandPath())
 	case len(args) == 1 && args[0] != "" && s.filename != "":
 		return errors.New("the name of a NamespaceTemplate and --filename are mutually exclusive")
 	case (len(args) == 0 || args[0] == "") && s.filename == "":
-		return fmt.Errorf("the name of a NamespaceTemplate or --filename is required; "+msgSeeHelp, command.CommandPath())
+		return fmt.Errorf("the name of a NamespaceTemplate or --filename is required; "+messageSeeHelp, command.CommandPath())
 	}
 	return nil
 }
@@ -189,7 +189,7 @@ func (s *session) templateWriter() (*execute.Writer, error) {
 // oneTemplate requires exactly one argument.
 func oneTemplate(command *cobra.Command, args []string) error {
 	if len(args) != 1 || args[0] == "" {
-		return fmt.Errorf(msgOneTemplate, command.CommandPath())
+		return fmt.Errorf(messageOneTemplate, command.CommandPath())
 	}
 	return nil
 }

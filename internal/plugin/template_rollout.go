@@ -27,7 +27,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/shell"
 )
 
-const msgRolloutRevisionNumber = "invalid revision %d; must be a positive number"
+const messageRolloutRevisionNumber = "invalid revision %d; must be a positive number"
 
 // templateRolloutOptions are the flags of the rollout commands.
 type templateRolloutOptions struct {
@@ -202,7 +202,7 @@ func (s *session) operatorNamespaces(ctx context.Context) (system, source string
 // history prints the revisions of a NamespaceTemplate, or the content of one.
 func (o *templateRolloutOptions) history(ctx context.Context, name string) error {
 	if o.revision < 0 {
-		return fmt.Errorf(msgRolloutRevisionNumber, o.revision)
+		return fmt.Errorf(messageRolloutRevisionNumber, o.revision)
 	}
 	_, object, err := o.template(ctx, name)
 	if err != nil {
@@ -344,7 +344,7 @@ func (o *templateRolloutOptions) undo(ctx context.Context, name string) error {
 		return err
 	}
 	if o.revision < 0 {
-		return fmt.Errorf(msgRolloutRevisionNumber, o.revision)
+		return fmt.Errorf(messageRolloutRevisionNumber, o.revision)
 	}
 	reader, object, err := o.template(ctx, name)
 	if err != nil {

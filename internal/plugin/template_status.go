@@ -28,7 +28,7 @@ import (
 // maxOutdated is the number of namespaces whose names are printed.
 const maxOutdated = 5
 
-const msgRetainedUnread = "There might be more objects that the operator does not delete"
+const messageRetainedUnread = "There might be more objects that the operator does not delete"
 
 type templateStatusOptions struct {
 	*session
@@ -100,7 +100,7 @@ func (o *templateStatusOptions) run(ctx context.Context, args []string) error {
 	} else {
 		var unread []string
 		if status.Retained, unread = o.retainedObjects(ctx, name, namespaces...); len(unread) > 0 {
-			o.warnEach(msgRetainedUnread, unread)
+			o.warnEach(messageRetainedUnread, unread)
 		}
 		status.addNamespaces(object, namespaces, all)
 	}

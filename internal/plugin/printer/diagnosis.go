@@ -60,14 +60,14 @@ func summaryText(result *diagnosis.Diagnosis) string {
 	case number == 1:
 		return "1 finding."
 	case number > 1:
-		return msgFindings(number)
+		return messageFindings(number)
 	}
 	summary := Sentence(result.Summary)
 	switch {
 	case len(result.Unread) > 0:
-		return strings.TrimSpace(summary + " " + msgNoProblemsInReadObjects)
+		return strings.TrimSpace(summary + " " + messageNoProblemsInReadObjects)
 	case result.Result == diagnosis.Progressing && result.State != diagnosis.StateTerminating:
-		return strings.TrimSpace(summary + " " + msgNoProblems)
+		return strings.TrimSpace(summary + " " + messageNoProblems)
 	}
 	return summary
 }
@@ -149,10 +149,10 @@ const (
 
 // Summaries of a diagnosis.
 const (
-	msgNoProblems              = "No problems found."
-	msgNoProblemsInReadObjects = "No problems found in the objects that could be read."
+	messageNoProblems              = "No problems found."
+	messageNoProblemsInReadObjects = "No problems found in the objects that could be read."
 )
 
-func msgFindings(number int) string {
+func messageFindings(number int) string {
 	return fmt.Sprintf("%d findings, most likely cause first.", number)
 }

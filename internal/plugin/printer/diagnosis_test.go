@@ -77,7 +77,7 @@ func TestRenderDiagnosis(t *testing.T) {
 			},
 			[]string{
 				"Namespace shop: Initializing for 2s, progressing",
-				"Waits for initializer a.b.c, the next of 2. " + msgNoProblems,
+				"Waits for initializer a.b.c, the next of 2. " + messageNoProblems,
 			},
 		},
 		"terminating, with the server's clock ahead": {
@@ -97,12 +97,12 @@ func TestRenderDiagnosis(t *testing.T) {
 			},
 			[]string{
 				"Namespace shop: Terminating, progressing",
-				"Is being deleted. " + msgNoProblemsInReadObjects,
+				"Is being deleted. " + messageNoProblemsInReadObjects,
 			},
 		},
 		"blocked": {stuck(), []string{
 			"Namespace shop: Terminating for 62m, blocked",
-			msgFindings(2),
+			messageFindings(2),
 			"",
 			"5 widgets wait for a controller that no longer exists",
 			"  Cause: FinalizerOwnerNotFound (proven)",

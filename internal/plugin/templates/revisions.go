@@ -20,7 +20,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/template"
 )
 
-const msgDecodeRevision = "failed to decode revision %d: %w"
+const messageDecodeRevision = "failed to decode revision %d: %w"
 
 // revisionFields are the fields of template.Content.
 var revisionFields = []string{"parameters", "variables", "metadata", "objectMetadata", "objects"}
@@ -141,10 +141,10 @@ func (r *Revision) Write(out io.Writer) error {
 func (r *Revision) fields() (map[string]json.RawMessage, error) {
 	var stored map[string]json.RawMessage
 	if err := json.Unmarshal(r.content, &stored); err != nil {
-		return nil, fmt.Errorf(msgDecodeRevision, r.Number, err)
+		return nil, fmt.Errorf(messageDecodeRevision, r.Number, err)
 	}
 	if len(stored["objects"]) == 0 {
-		return nil, fmt.Errorf(msgDecodeRevision, r.Number, errors.New("it contains no objects"))
+		return nil, fmt.Errorf(messageDecodeRevision, r.Number, errors.New("it contains no objects"))
 	}
 	return stored, nil
 }

@@ -32,7 +32,7 @@ const (
 	keyAnnotations = "annotations"
 )
 
-const msgNotAnObject = "must be an object"
+const messageNotAnObject = "must be an object"
 
 var kindName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9]{0,62}$`)
 
@@ -167,7 +167,7 @@ func (c *manifestCheck) entries(parent *field.Path, kind string, value any) {
 		return
 	}
 	if !ok && value != nil {
-		c.invalid(path, "", msgNotAnObject)
+		c.invalid(path, "", messageNotAnObject)
 	}
 	if c.tooMany(path, entries) {
 		return

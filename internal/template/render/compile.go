@@ -107,7 +107,7 @@ func (c *compiler) compileObjects(path *field.Path, specs []v1alpha1.TemplateObj
 		count += max(c.lists[specs[i].ForEach], 1)
 		if len(c.errs) == before && compiled.includeWhen == nil && compiled.name != "" {
 			if other, ok := always[compiled.identity]; ok {
-				c.invalid(path, compiled.name, fmt.Sprintf(msgDuplicateObject, other))
+				c.invalid(path, compiled.name, fmt.Sprintf(messageDuplicateObject, other))
 			}
 			always[compiled.identity] = specs[i].Name
 		}
@@ -158,7 +158,7 @@ func (c *compiler) compileObject(path *field.Path, spec *v1alpha1.TemplateObject
 func (c *compiler) compileTemplate(path *field.Path, source []byte) map[string]any {
 	var content map[string]any
 	if err := json.Unmarshal(source, &content); err != nil || content == nil {
-		c.invalid(path, "", msgNotAnObject)
+		c.invalid(path, "", messageNotAnObject)
 		return nil
 	}
 	count, depth := sizeOf(content)

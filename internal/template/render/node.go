@@ -210,9 +210,9 @@ func (c *compiler) compileString(path *field.Path, value string) any {
 	if literal, ok := literalOf(parts); ok {
 		return literal
 	}
-	permits, message := isTextType, msgNotText
+	permits, message := isTextType, messageNotText
 	if len(parts) == 1 {
-		permits, message = isValueType, msgNotJSON
+		permits, message = isValueType, messageNotJSON
 	}
 	for i, part := range parts {
 		if part.expression {

@@ -19,7 +19,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/templateset"
 )
 
-const msgDuplicateObject = "another object of the template has the same group, kind and name: %s"
+const messageDuplicateObject = "another object of the template has the same group, kind and name: %s"
 
 // Program is a compiled template. Goroutines can use it concurrently.
 type Program struct {
@@ -103,7 +103,7 @@ func (p *Program) render(ctx context.Context, in Input) ([]Object, error) {
 			if failure == nil && manifest != nil {
 				id := identity{object.kind, manifest.GetName()}
 				if other, ok := rendered[id]; ok {
-					failure = &Error{Reason: v1alpha1.ReasonInvalidObject, Err: fmt.Errorf(msgDuplicateObject, other)}
+					failure = &Error{Reason: v1alpha1.ReasonInvalidObject, Err: fmt.Errorf(messageDuplicateObject, other)}
 				}
 				rendered[id] = object.spec.Name
 				result = append(result, Object{

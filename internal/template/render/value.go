@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	msgNotJSON = "a value of type %s cannot be part of an object; convert it to a string, number, list or map"
-	msgNotText = "a value of type %s cannot be part of a text; convert it to a string"
+	messageNotJSON = "a value of type %s cannot be part of an object; convert it to a string, number, list or map"
+	messageNotText = "a value of type %s cannot be part of a text; convert it to a string"
 )
 
 var errTooLarge = errors.New("the size exceeds the limit")
@@ -69,7 +69,7 @@ func (e *evaluation) convert(value ref.Val, depth int) (any, error) {
 	if quantity, ok := value.Value().(*resource.Quantity); ok {
 		return e.clone(quantity.String())
 	}
-	return nil, fmt.Errorf(msgNotJSON, value.Type().TypeName())
+	return nil, fmt.Errorf(messageNotJSON, value.Type().TypeName())
 }
 
 func finite(value types.Double) (float64, error) {
@@ -135,5 +135,5 @@ func (e *evaluation) toText(value ref.Val) (string, error) {
 	if quantity, ok := value.Value().(*resource.Quantity); ok {
 		return e.clone(quantity.String())
 	}
-	return "", fmt.Errorf(msgNotText, value.Type().TypeName())
+	return "", fmt.Errorf(messageNotText, value.Type().TypeName())
 }
