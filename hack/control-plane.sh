@@ -276,10 +276,7 @@ download() {
   seconds="${NSLIFECYCLE_DOWNLOAD_TIMEOUT:-$([[ "${mode}" == download ]] && echo 600 || echo 60)}"
   say "Downloading kube-apiserver, etcd and kubectl ${selector} with setup-envtest (for at most ${seconds} s) ..."
   mkdir -p "${store}/k8s"
-  # The Makefile pins and installs setup-envtest. The flags of the calling make
-  # must not affect it.
-  env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL -u MAKEOVERRIDES \
-    make --no-print-directory -C "${root}" setup-envtest 3>&- 9>&- || return 1
+  "${root}/hack/tool.sh" setup-envtest 3>&- 9>&- || return 1
   # Download to a separate directory first: setup-envtest considers the files of an
   # interrupted download complete.
   new_scratch

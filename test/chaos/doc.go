@@ -10,8 +10,7 @@
 // spec through another API server, which no fault affects except those of etcd. The report contains the
 // recovery times. docs/operate.md lists the times after each disruption.
 //
-// The specs about API servers upgrade and downgrade those in the directories CHAOS_API_SERVERS (make
-// test-api-server-upgrade).
+// The specs about API servers upgrade and downgrade those of the versions CHAOS_API_SERVERS.
 //
 // The random faults depend on Ginkgo's seed, which the output contains, and last for CHAOS_DURATION, by default
 // two minutes: CHAOS_DURATION=10m go test ./test/chaos -v -timeout 40m -ginkgo.focus=Random -ginkgo.seed=1.

@@ -6,7 +6,9 @@ package chaos
 import (
 	"context"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -48,9 +50,21 @@ var (
 	servesPolicies bool
 	// binary is the path of the manager binary.
 	binary string
+	// apiServers are directories that contain a kube-apiserver each, in the order of their versions.
+	apiServers []string
 )
 
 func TestChaos(t *testing.T) {
+	for _, version := range strings.Fields(os.Getenv(apiServersVariable)) {
+		assets, err := controlplane.FindAssets(t.Context(), "--version="+version)
+		if err != nil {
+			t.Fatal(err)
+		}
+		apiServers = append(apiServers, assets)
+	}
+	if len(apiServers) > 0 {
+		t.Setenv("KUBEBUILDER_ASSETS", apiServers[0])
+	}
 	framework.RunSuite(t, "Chaos")
 }
 

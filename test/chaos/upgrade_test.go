@@ -150,8 +150,7 @@ func git(ctx context.Context, arguments ...string) {
 }
 
 const (
-	// apiServersVariable is the environment variable with directories that contain a kube-apiserver each, in the order of
-	// their versions, like PATH.
+	// apiServersVariable is the environment variable with the minor versions of API servers, in the order of the upgrade.
 	apiServersVariable = "CHAOS_API_SERVERS"
 	// perStage is the number of namespaces that are created and removed through each API server at each stage.
 	perStage = 10
@@ -169,11 +168,10 @@ type slot struct {
 // The upgrade takes minutes.
 var _ = Describe("API servers", Serial, func() {
 	It("are upgraded and taken back while namespaces are created and deleted", func(ctx context.Context) {
-		directories := filepath.SplitList(os.Getenv(apiServersVariable))
-		if len(directories) < 2 {
-			Skip("no API servers to upgrade: set " + apiServersVariable + ", or run `make test-api-server-upgrade`")
+		if len(apiServers) < 2 {
+			Skip("no API servers to upgrade: set " + apiServersVariable + " to their versions")
 		}
-		slots := []*slot{startSlot(ctx, directories[0]), startSlot(ctx, directories[0])}
+		slots := []*slot{startSlot(ctx, apiServers[0]), startSlot(ctx, apiServers[0])}
 		managers := startManagerFor(ctx, slots)
 		s := &scenario{admin: undisturbed.As(cluster.Admin).Client, managers: managers}
 		cluster.ExpectActive(ctx, "chaos")
@@ -192,7 +190,7 @@ var _ = Describe("API servers", Serial, func() {
 		}
 		stopChanges := s.changeContinuously(ctx)
 		var stages []string
-		order := append(slices.Clone(directories), reverse(directories)[1:]...)
+		order := append(slices.Clone(apiServers), reverse(apiServers)[1:]...)
 		for i, directory := range order {
 			for _, slot := range slots {
 				if i > 0 {
@@ -215,11 +213,10 @@ var _ = Describe("API servers", Serial, func() {
 
 	// The webhooks never had rules, as after an installation on the newer version.
 	DescribeTable("are taken back", func(ctx context.Context, enable bool) {
-		directories := filepath.SplitList(os.Getenv(apiServersVariable))
-		if len(directories) < 2 {
-			Skip("no API server to take back: set " + apiServersVariable + ", or run `make test-api-server-upgrade`")
+		if len(apiServers) < 2 {
+			Skip("no API server to take back: set " + apiServersVariable + " to the versions")
 		}
-		only := startSlot(ctx, directories[1])
+		only := startSlot(ctx, apiServers[1])
 		patchWebhooks(ctx, removeRules)
 		managers := startManagerFor(ctx, []*slot{only})
 		cluster.ExpectActive(ctx, "chaos")
@@ -227,7 +224,7 @@ var _ = Describe("API servers", Serial, func() {
 			patchWebhooks(ctx, addRules)
 		}
 		only.expectInjection(ctx, ownerInitializer)
-		only.replace(ctx, directories[0])
+		only.replace(ctx, apiServers[0])
 		start, without := time.Now(), 0
 		user := framework.NewClient(only.configFor(plane.Admin))
 		Eventually(func() string {

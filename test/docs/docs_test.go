@@ -180,6 +180,12 @@ func TestMakeTargets(t *testing.T) {
 			targets[target] = true
 		}
 	}
+	for _, tool := range namesIn(t, "hack/tools.txt") {
+		targets[tool] = true
+	}
+	for _, suite := range namesIn(t, "test/suites.txt") {
+		targets["test-"+suite] = true
+	}
 	count := 0
 	pages := readPages(t)
 	for _, name := range slices.Sorted(maps.Keys(pages)) {
@@ -197,6 +203,39 @@ func TestMakeTargets(t *testing.T) {
 	}
 	if count < 50 {
 		t.Errorf("found only %d targets in the documentation, so the search is broken", count)
+	}
+}
+
+// namesIn returns the first column of a table.
+func namesIn(t *testing.T, table string) []string {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join(root, table))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for line := range strings.Lines(string(content)) {
+		if !strings.HasPrefix(line, "#") {
+			names = append(names, strings.Fields(line)[0])
+		}
+	}
+	return names
+}
+
+// TestSuites checks the list of suites: make would not run a suite with another name.
+func TestSuites(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join(root, "test", "*", "suite_test.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want []string
+	for _, file := range files {
+		want = append(want, filepath.Base(filepath.Dir(file)))
+	}
+	got := namesIn(t, "test/suites.txt")
+	slices.Sort(got)
+	if !slices.Equal(got, want) {
+		t.Errorf("test/suites.txt lists %v, but the suites are %v", got, want)
 	}
 }
 

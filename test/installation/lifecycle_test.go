@@ -341,9 +341,9 @@ func applyPrintedPermissions(ctx context.Context) {
 func checkout(directories ...string) string {
 	GinkgoHelper()
 	root := filepath.Dir(filepath.Dir(framework.Variant(directories...)))
-	makefile, err := os.ReadFile(filepath.Join(controlplane.Root(), "Makefile"))
-	Expect(err).NotTo(HaveOccurred())
-	Expect(os.WriteFile(filepath.Join(root, "Makefile"), makefile, 0o600)).To(Succeed())
+	for _, name := range []string{"Makefile", "hack", "test"} {
+		Expect(os.Symlink(filepath.Join(controlplane.Root(), name), filepath.Join(root, name))).To(Succeed())
+	}
 	tools, err := filepath.Glob(filepath.Join(controlplane.Root(), "bin", "kustomize-*"))
 	Expect(err).NotTo(HaveOccurred())
 	Expect(os.Mkdir(filepath.Join(root, "bin"), 0o700)).To(Succeed())

@@ -11,5 +11,7 @@
 // (testdata/fixtures.yaml) in namespaces of all states, with requests that are not dry runs.
 // testdata/purposes.yaml contains what each permission is needed for. The specs fail if SECURITY.md does
 // not contain exactly their table, if a permission has no purpose, or if an object is lost or changed by
-// anything other than a successful attempt. `make security-table` writes the table.
+// anything other than a successful attempt. To write the table:
+//
+//	NSLIFECYCLE_TEST_WRITE_TABLE=true make test-security ARGS=-ginkgo.focus='token.of.a.ServiceAccount'
 package security

@@ -393,5 +393,5 @@ func expectDocumented(table string) {
 		Expect(os.WriteFile(path, []byte(before+firstMarker+"\n"+table+lastMarker+after), 0o644)).To(Succeed())
 		return
 	}
-	Expect(documented).To(Equal(table), "run `make security-table`")
+	Expect(documented).To(Equal(table), "run `NSLIFECYCLE_TEST_WRITE_TABLE=true make test-security`")
 }

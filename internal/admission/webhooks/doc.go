@@ -15,7 +15,7 @@
 // The first minor release after the end of upstream's support for Kubernetes 1.35 (docs/versions.md) deletes:
 //
 //   - this directory, which contains also the manifests and the permission,
-//   - test/policywebhooks, and its name in VERSION_SUITES of the Makefile,
+//   - test/policywebhooks, and its line in test/suites.txt,
 //   - the call of Setup in internal/manager/setup.go, and its import,
 //   - the line with this directory in config/webhook/kustomization.yaml, hack/policies/main.go and
 //     test/docs/imports_test.go,
