@@ -102,6 +102,9 @@ func admissionConfig(config *rest.Config) *rest.Config {
 	return config
 }
 
+// count is the number of processes.
+func (r *replicas) count() int { return len(r.all) + 1 }
+
 func (r *replicas) start(replica *replica) {
 	r.starts++
 	session, err := gexec.Start(managerCommand(binary, replica.kubeconfig, replica.flags...), GinkgoWriter, GinkgoWriter)
