@@ -19,12 +19,12 @@ import (
 	cliflag "k8s.io/component-base/cli/flag"
 	"sigs.k8s.io/controller-runtime/pkg/client/config"
 
+	"github.com/nslifecycle/nslifecycle/internal/admission/webhooks"
 	"github.com/nslifecycle/nslifecycle/internal/finalization"
 	"github.com/nslifecycle/nslifecycle/internal/graceperiod"
 	"github.com/nslifecycle/nslifecycle/internal/hold"
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
 	"github.com/nslifecycle/nslifecycle/internal/manager"
-	"github.com/nslifecycle/nslifecycle/internal/webhooks"
 )
 
 const (

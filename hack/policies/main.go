@@ -53,7 +53,7 @@ func run(args []string) error {
 	if err != nil {
 		return fmt.Errorf("failed to find the templates: %w", err)
 	}
-	sources = append(sources, filepath.Join(args[0], "internal", "admission", "webhooks", "conditions.go.tpl"))
+	sources = append(sources, filepath.Join(args[0], "internal", "admission", "inject", "conditions.go.tpl"))
 	for _, source := range sources {
 		text, err := os.ReadFile(source)
 		if err != nil {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -24,105 +25,164 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/admission/install"
+	"github.com/nslifecycle/nslifecycle/internal/admission/policies"
+	"github.com/nslifecycle/nslifecycle/internal/admission/verify"
+	"github.com/nslifecycle/nslifecycle/internal/admission/webhooks"
 	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
-	"github.com/nslifecycle/nslifecycle/internal/mutation"
 	"github.com/nslifecycle/nslifecycle/internal/nsobject"
-	"github.com/nslifecycle/nslifecycle/internal/policyverifier"
 	"github.com/nslifecycle/nslifecycle/internal/printable"
 )
-
-// PolicyVerifier makes the API server enforce a NamespaceInitializerSet, and verifies whether it does.
-type PolicyVerifier interface {
-	Verify(ctx context.Context, set *internalv1alpha1.NamespaceInitializerSet) (policyverifier.PolicyStatus, error)
-}
 
 // AdmissionReconciler makes API servers enforce NamespaceInitializerSet/effective, and reports in its status
 // whether they do. No other part of the operator writes admission policies and webhook configurations.
 //
-// Its permissions are those of package policyverifier.
+// Its permissions are those of packages install and verify, and in config/webhook.
 type AdmissionReconciler struct {
 	client.Client
-	// Policies makes the API server enforce the set, and verifies it.
-	Policies PolicyVerifier
-	// Mutation is what Policies uses to make API servers inject.
-	Mutation *mutation.Installer
-	Clock    clock.PassiveClock
+	Installer *install.Installer
+	Verifier  *verify.Verifier
+	Clock     clock.PassiveClock
+	// Webhooks configure the controllers of the component config/webhook, which start when it is installed.
+	Webhooks        webhooks.Options
+	SystemNamespace string
+
+	manager    ctrl.Manager
+	controller controller.Controller
+	handler    handler.EventHandler
+	// watched contains the types of which watches were started.
+	watched map[string]bool
+	// setupWebhooks adds the controllers of the component, unless it has.
+	setupWebhooks func() error
 }
 
 // SetupWithManager registers the reconciler.
 func (r *AdmissionReconciler) SetupWithManager(mgr ctrl.Manager) error {
-	everything := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
+	r.manager, r.watched, r.setupWebhooks = mgr, map[string]bool{}, sync.OnceValue(r.setupWebhookConfigurations)
+	r.handler = handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
 		return []reconcile.Request{requestFor(internalv1alpha1.EffectiveSetName)}
 	})
 	changed := builder.WithPredicates(predicate.GenerationChangedPredicate{})
 	controllerBuilder := ctrl.NewControllerManagedBy(mgr).
 		Named(admissionControllerName).
-		Watches(&internalv1alpha1.NamespaceInitializerSet{}, everything, changed).
+		Watches(&internalv1alpha1.NamespaceInitializerSet{}, r.handler, changed).
 		WithOptions(controller.Options{RateLimiter: newRateLimiter(5 * time.Millisecond)})
-	for _, object := range policyverifier.Objects() {
-		controllerBuilder.Watches(object, everything, builder.WithPredicates(hasPolicyChanged))
+	for _, object := range policies.Objects() {
+		controllerBuilder.Watches(object, r.handler, builder.WithPredicates(hasPolicyChanged))
 	}
-	started, err := controllerBuilder.Build(r)
-	if err != nil {
-		return err
-	}
-	r.Mutation.Watch = func(object client.Object) error {
-		return watchMutation(mgr, started, object, everything, hasPolicyChanged)
-	}
-	return nil
+	var err error
+	r.controller, err = controllerBuilder.Build(r)
+	return err
 }
 
 // hasPolicyChanged ignores changes of the status. Labels identify policies, and do not change their generation.
 var hasPolicyChanged = predicate.Or[client.Object](
 	predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{})
 
-// watchMutation watches the objects of package mutation, with a cache of their own: the cache of the manager must only
-// contain types that every API server serves.
-func watchMutation(
-	mgr ctrl.Manager, started controller.Controller, object client.Object, eventHandler handler.EventHandler,
-	predicates ...predicate.Predicate,
-) error {
-	objects, err := cache.New(mgr.GetConfig(), cache.Options{
-		Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), HTTPClient: mgr.GetHTTPClient(),
-		DefaultTransform: cache.TransformStripManagedFields(),
-		ByObject:         map[client.Object]cache.ByObject{object: {Label: policyverifier.Selector()}},
-	})
-	if err != nil {
-		return fmt.Errorf("failed to create a cache for %T: %w", object, err)
+// startWatches watches the types that the API server serves and the installation permits to read, and starts the
+// controllers of the component config/webhook if it is installed.
+func (r *AdmissionReconciler) startWatches(installed *install.Result) error {
+	for _, object := range installed.Readable {
+		kind := fmt.Sprintf("%T", object)
+		if r.watched[kind] {
+			continue
+		}
+		if err := r.watch(object); err != nil {
+			return fmt.Errorf("failed to watch %s: %w", kind, err)
+		}
+		r.watched[kind] = true
 	}
-	if err := mgr.Add(objects); err != nil {
-		return err
+	if !installed.HasWebhooks {
+		return nil
 	}
-	return started.Watch(source.Kind(objects, object, eventHandler, predicates...))
+	return r.setupWebhooks()
 }
 
-// Reconcile writes the status of the set.
+// watch watches the objects of a type, with a cache of their own: the cache of the manager must only contain types that
+// every API server serves.
+func (r *AdmissionReconciler) watch(object client.Object) error {
+	objects, err := cache.New(r.manager.GetConfig(), cache.Options{
+		Scheme: r.manager.GetScheme(), Mapper: r.manager.GetRESTMapper(), HTTPClient: r.manager.GetHTTPClient(),
+		DefaultTransform: cache.TransformStripManagedFields(),
+		ByObject:         map[client.Object]cache.ByObject{object: {Label: policies.Selector()}},
+	})
+	if err != nil {
+		return fmt.Errorf("failed to create a cache: %w", err)
+	}
+	if err := r.manager.Add(objects); err != nil {
+		return err
+	}
+	return r.controller.Watch(source.Kind(objects, object, r.handler, hasPolicyChanged))
+}
+
+// setupWebhookConfigurations adds the controllers that set the address and the certificate of the webhooks, and what
+// the hold webhooks select.
+func (r *AdmissionReconciler) setupWebhookConfigurations() error {
+	reconcilers := []interface{ SetupWithManager(ctrl.Manager) error }{
+		&HoldReconciler{Client: r.Client, URL: r.Webhooks.URL},
+	}
+	if r.Webhooks.URL != "" {
+		reconcilers = append(reconcilers, &TemplateWebhookReconciler{Client: r.Client, URL: r.Webhooks.URL})
+	}
+	for _, reconciler := range reconcilers {
+		if err := reconciler.SetupWithManager(r.manager); err != nil {
+			return fmt.Errorf("failed to set up %T: %w", reconciler, err)
+		}
+	}
+	return webhooks.RotateCertificate(r.manager, r.Webhooks, r.SystemNamespace)
+}
+
+// Reconcile makes the API server enforce the set, and writes the status of the set.
 func (r *AdmissionReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	set := &internalv1alpha1.NamespaceInitializerSet{}
 	if err := r.Get(ctx, request.NamespacedName, set); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	status, err := r.Policies.Verify(ctx, set)
+	installed, installErr := r.Installer.Install(ctx, set)
+	watchErr := r.startWatches(&installed)
+	status, err := r.enforce(ctx, set, &installed, installErr)
+	return r.publish(ctx, set, status, installed.ProtectionCondition(), errors.Join(err, watchErr))
+}
+
+// enforce verifies what is installed, unless the installation failed, and then sets the failure policies.
+func (r *AdmissionReconciler) enforce(
+	ctx context.Context, set *internalv1alpha1.NamespaceInitializerSet, installed *install.Result, installErr error,
+) (verify.Status, error) {
+	if installErr != nil {
+		return verify.NotInstalled(&installed.Installed, installErr), errors.Join(installErr, installed.Err)
+	}
+	status, err := r.Verifier.Verify(ctx, set, &installed.Installed)
+	if err == nil {
+		err = r.Installer.SetFail(ctx, installed, &status)
+	}
+	if status.Reason != "" && installed.Unauthorized != "" {
+		status.Message += installed.Unauthorized
+		status.RetryWithin(verify.UnconfirmedRetryInterval)
+	}
+	return status, errors.Join(err, installed.Err)
+}
+
+// publish writes the status of the set, and returns the error of the verification. Without a reason, it writes nothing.
+func (r *AdmissionReconciler) publish(
+	ctx context.Context, set *internalv1alpha1.NamespaceInitializerSet, status verify.Status,
+	protection metav1.Condition, err error,
+) (ctrl.Result, error) {
 	if status.Reason == "" {
 		return ctrl.Result{}, err
 	}
-	conditions := []metav1.Condition{enforcedCondition(status)}
-	protection, protectionErr := policyverifier.ProtectionCondition(ctx, r.Client)
-	if protectionErr == nil {
-		conditions = append(conditions, protection)
-	}
+	conditions := []metav1.Condition{enforcedCondition(status), protection}
 	statusErr := r.writeStatus(ctx, set, status.IsAudited, conditions)
 	if nsobject.IsConflict(statusErr) {
 		// The cache is stale, and the predicate drops the watch events of status changes.
 		status.RetryAfter, statusErr = conflictRetry, nil
 	}
-	if err := errors.Join(err, protectionErr, statusErr); err != nil {
+	if err := errors.Join(err, statusErr); err != nil {
 		return ctrl.Result{}, err
 	}
 	return ctrl.Result{RequeueAfter: status.RetryAfter}, nil
 }
 
-func enforcedCondition(status policyverifier.PolicyStatus) metav1.Condition {
+func enforcedCondition(status verify.Status) metav1.Condition {
 	condition := metav1.Condition{
 		Type: internalv1alpha1.ConditionEnforced, Status: metav1.ConditionFalse,
 		Reason: status.Reason, Message: printable.Escape(status.Message),

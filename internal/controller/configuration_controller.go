@@ -69,7 +69,7 @@ type ConfigurationReconciler struct {
 	cacheCheck cacheCheck
 }
 
-// verificationTimeout is longer than policyverifier repeats its dry runs for a new set.
+// verificationTimeout is longer than package verify repeats its dry runs for a new set.
 const verificationTimeout = 2 * time.Second
 
 // +kubebuilder:rbac:groups=nslifecycle.dev,resources=namespaceinitializerconfigurations,verbs=get;list;watch

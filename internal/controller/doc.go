@@ -16,5 +16,5 @@
 //
 // Admission policies in the API server (config/admission and config/mutating) add the pending list, protect it, and
 // complete the initialization. Therefore, initialization does not depend on the reconcilers. On API servers without
-// MutatingAdmissionPolicy v1, webhooks replace config/mutating (package mutation).
+// MutatingAdmissionPolicy v1, webhooks replace config/mutating (internal/admission/inject).
 package controller

@@ -9,20 +9,18 @@ import (
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/nslifecycle/nslifecycle/internal/admission/install"
+	"github.com/nslifecycle/nslifecycle/internal/admission/verify"
 	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/hold"
-	"github.com/nslifecycle/nslifecycle/internal/nsobject"
-	"github.com/nslifecycle/nslifecycle/internal/policyverifier"
 )
 
 const (
@@ -78,27 +76,26 @@ func (r *HoldReconciler) Reconcile(ctx context.Context, request ctrl.Request) (c
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	current := configuration.DeepCopy()
-	hold.Configure(configuration, r.URL, isHolding, set.WaitingSubjects)
-	result, err := updateIfChanged(ctx, r.Client, current, configuration,
-		"Updated the webhooks that hold writes", "waitingSubjects", len(set.WaitingSubjects), "isHolding", isHolding)
-	if err == nil && result.RequeueAfter == 0 {
-		result.RequeueAfter = delay
+	if err := install.UpdateWebhooks(ctx, r.Client, configuration, func() []any {
+		hold.Configure(configuration, r.URL, isHolding, set.WaitingSubjects)
+		return []any{"waitingSubjects", len(set.WaitingSubjects), "isHolding", isHolding}
+	}, "Updated the webhooks that hold writes"); err != nil {
+		return retryStale(err)
 	}
-	return result, err
+	return ctrl.Result{RequeueAfter: delay}, nil
 }
 
 // probe reports whether the webhooks are to hold writes, and returns the time until the next probe.
 func (r *HoldReconciler) probe(
 	ctx context.Context, configuration *admissionregistrationv1.MutatingWebhookConfiguration,
 ) (isHolding bool, delay time.Duration, err error) {
-	state := policyverifier.WebhooksTimeOut
-	for attempt := 0; attempt < 2 && state == policyverifier.WebhooksTimeOut; attempt++ { // One can be lost.
-		if state, err = policyverifier.ProbeWebhook(ctx, r.Client, hold.ProbeWebhook); err != nil {
+	state := verify.WebhooksTimeOut
+	for attempt := 0; attempt < 2 && state == verify.WebhooksTimeOut; attempt++ { // One can be lost.
+		if state, err = verify.ProbeWebhook(ctx, r.Client, hold.ProbeWebhook); err != nil {
 			return false, 0, err
 		}
 	}
-	if state == policyverifier.WebhooksFail { // The configuration is not complete yet, or no replica is running.
+	if state == verify.WebhooksFail { // The configuration is not complete yet, or no replica is running.
 		if now := time.Now(); !now.Before(r.retryAt) {
 			r.retryDelay = min(max(2*r.retryDelay, webhookProbeRetry), webhookProbeInterval)
 			r.retryAt = now.Add(r.retryDelay)
@@ -106,19 +103,5 @@ func (r *HoldReconciler) probe(
 		return hold.IsHolding(configuration), r.retryDelay, nil
 	}
 	r.retryDelay = 0
-	return state == policyverifier.WebhooksAnswer, webhookProbeInterval, nil
-}
-
-// updateIfChanged updates an object that a reconciler has changed, and then logs the message.
-func updateIfChanged(
-	ctx context.Context, c client.Client, before, after client.Object, message string, keysAndValues ...any,
-) (ctrl.Result, error) {
-	if apiequality.Semantic.DeepEqual(before, after) {
-		return ctrl.Result{}, nil
-	}
-	if err := c.Update(ctx, after, client.FieldOwner(nsobject.FieldOwner)); err != nil {
-		return retryStale(fmt.Errorf("failed to update %T %q: %w", after, after.GetName(), err))
-	}
-	log.FromContext(ctx).Info(message, keysAndValues...)
-	return ctrl.Result{}, nil
+	return state == verify.WebhooksAnswer, webhookProbeInterval, nil
 }

@@ -12,7 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 
-	"github.com/nslifecycle/nslifecycle/internal/webhooks"
+	"github.com/nslifecycle/nslifecycle/internal/admission/install"
+	"github.com/nslifecycle/nslifecycle/internal/admission/webhooks"
 )
 
 // TemplateWebhookReconciler sets the URL of the webhook for NamespaceTemplates, for an API server that
@@ -39,10 +40,13 @@ func (r *TemplateWebhookReconciler) Reconcile(ctx context.Context, request ctrl.
 	if err := r.Get(ctx, request.NamespacedName, configuration); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	current := configuration.DeepCopy()
-	for i := range configuration.Webhooks {
-		webhooks.SetURL(&configuration.Webhooks[i].ClientConfig, r.URL)
+	if err := install.UpdateWebhooks(ctx, r.Client, configuration, func() []any {
+		for i := range configuration.Webhooks {
+			webhooks.SetURL(&configuration.Webhooks[i].ClientConfig, r.URL)
+		}
+		return []any{"url", r.URL}
+	}, "Updated the URL of the webhook for templates"); err != nil {
+		return retryStale(err)
 	}
-	return updateIfChanged(ctx, r.Client, current, configuration,
-		"Updated the URL of the webhook for templates", "url", r.URL)
+	return ctrl.Result{}, nil
 }

@@ -16,8 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/admission/webhooks"
 	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
-	"github.com/nslifecycle/nslifecycle/internal/webhooks"
 )
 
 // reviewer answers SubjectAccessReviews, from a number on with yes, and records them.

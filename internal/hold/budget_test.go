@@ -14,7 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
-	"github.com/nslifecycle/nslifecycle/internal/webhooks"
+	"github.com/nslifecycle/nslifecycle/internal/admission/webhooks"
 )
 
 const controller = "system:serviceaccount:istio-system:istiod"

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
-	"github.com/nslifecycle/nslifecycle/internal/webhooks"
+	"github.com/nslifecycle/nslifecycle/internal/admission/webhooks"
 )
 
 // Names of webhooks and match conditions in config/webhook.

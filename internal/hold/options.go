@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/nslifecycle/nslifecycle/internal/webhooks"
+	"github.com/nslifecycle/nslifecycle/internal/admission/webhooks"
 )
 
 // Options configure the webhooks, and the server that they share with other webhooks.

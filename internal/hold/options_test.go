@@ -9,7 +9,7 @@ import (
 
 	. "github.com/onsi/gomega"
 
-	"github.com/nslifecycle/nslifecycle/internal/webhooks"
+	"github.com/nslifecycle/nslifecycle/internal/admission/webhooks"
 )
 
 func TestValidate(t *testing.T) {

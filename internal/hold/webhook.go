@@ -13,7 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
-	"github.com/nslifecycle/nslifecycle/internal/webhooks"
+	"github.com/nslifecycle/nslifecycle/internal/admission/webhooks"
 )
 
 // The paths of the webhooks in config/webhook and config/authorization.

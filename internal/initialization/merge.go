@@ -11,8 +11,8 @@ import (
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/admission/policies"
 	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
-	"github.com/nslifecycle/nslifecycle/internal/confinement"
 	"github.com/nslifecycle/nslifecycle/internal/templateset"
 )
 
@@ -94,7 +94,7 @@ func fitsConfinement(initializers, added []internalv1alpha1.EffectiveInitializer
 	if !slices.ContainsFunc(added, hasSubjects) {
 		return true
 	}
-	return confinement.Compute(slices.Concat(initializers, added), "").Size() <= internalv1alpha1.MaxConfinedBytes
+	return policies.ComputeConfined(slices.Concat(initializers, added), "").Size() <= internalv1alpha1.MaxConfinedBytes
 }
 
 func sortedByName(

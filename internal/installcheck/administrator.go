@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -84,23 +85,23 @@ func (c *Checker) checkWebhooks(ctx context.Context) Result {
 
 // readWebhooks returns the client configurations of the webhooks by name.
 func (c *Checker) readWebhooks(ctx context.Context) (map[string]admissionregistrationv1.WebhookClientConfig, error) {
+	var hold, inject admissionregistrationv1.MutatingWebhookConfiguration
+	var templates admissionregistrationv1.ValidatingWebhookConfiguration
+	hold.Name, inject.Name = internalv1alpha1.HoldConfiguration, internalv1alpha1.InjectConfiguration
+	templates.Name = internalv1alpha1.TemplatesConfiguration
+	for _, object := range []client.Object{&hold, &inject, &templates} {
+		err := c.Client.Get(ctx, client.ObjectKeyFromObject(object), object)
+		if client.IgnoreNotFound(err) != nil {
+			kind, _ := c.Client.GroupVersionKindFor(object)
+			return nil, fmt.Errorf("failed to get %s %q: %w", kind.Kind, object.GetName(), err)
+		}
+	}
 	configs := map[string]admissionregistrationv1.WebhookClientConfig{}
-	for _, name := range []string{internalv1alpha1.HoldConfiguration, internalv1alpha1.InjectConfiguration} {
-		var mutating admissionregistrationv1.MutatingWebhookConfiguration
-		if err := c.Client.Get(ctx, client.ObjectKey{Name: name}, &mutating); client.IgnoreNotFound(err) != nil {
-			return nil, fmt.Errorf("failed to get MutatingWebhookConfiguration %q: %w", name, err)
-		}
-		for i := range mutating.Webhooks {
-			configs[mutating.Webhooks[i].Name] = mutating.Webhooks[i].ClientConfig
-		}
+	for _, webhook := range slices.Concat(hold.Webhooks, inject.Webhooks) {
+		configs[webhook.Name] = webhook.ClientConfig
 	}
-	var validating admissionregistrationv1.ValidatingWebhookConfiguration
-	name := internalv1alpha1.TemplatesConfiguration
-	if err := c.Client.Get(ctx, client.ObjectKey{Name: name}, &validating); client.IgnoreNotFound(err) != nil {
-		return nil, fmt.Errorf("failed to get ValidatingWebhookConfiguration %q: %w", name, err)
-	}
-	for i := range validating.Webhooks {
-		configs[validating.Webhooks[i].Name] = validating.Webhooks[i].ClientConfig
+	for _, webhook := range templates.Webhooks {
+		configs[webhook.Name] = webhook.ClientConfig
 	}
 	return configs, nil
 }

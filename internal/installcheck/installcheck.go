@@ -19,10 +19,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/admission/verify"
 	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
 	"github.com/nslifecycle/nslifecycle/internal/nsobject"
-	"github.com/nslifecycle/nslifecycle/internal/policyverifier"
 )
 
 // Checker checks one installation in one cluster.
@@ -139,8 +139,8 @@ func checkEnforced(set *internalv1alpha1.NamespaceInitializerSet) (warning strin
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingadmissionpolicies;validatingadmissionpolicybindings,verbs=list
 
 func (c *Checker) checkLimits(ctx context.Context) error {
-	missing, err := policyverifier.MissingLimits(ctx, c.Client)
-	if err == nil && missing != "" {
+	installed, err := verify.Read(ctx, c.Client)
+	if missing := installed.MissingLimits(); err == nil && missing != "" {
 		return errors.New(missing)
 	}
 	return err

@@ -20,10 +20,8 @@ const (
 	checkLimits    = "a policy limits what the operator can write"
 	checkSet       = "NamespaceInitializerSet \"" + internalv1alpha1.EffectiveSetName + "\" exists"
 	checkCondition = "namespaces get the " + v1alpha1.ConditionInitializing + " condition"
-)
 
-// Names of the checks of an administrator.
-const (
+	// The checks of an administrator.
 	checkAdmissionLeader = "the leader of the controller admission renews its Lease"
 	checkReachable       = "API servers reach the webhooks"
 )

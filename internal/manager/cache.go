@@ -13,11 +13,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/nslifecycle/nslifecycle/internal/admission/policies"
 	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/graceperiod"
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
 	"github.com/nslifecycle/nslifecycle/internal/nscache"
-	"github.com/nslifecycle/nslifecycle/internal/policyverifier"
 )
 
 // CacheOptions returns the options of a cache that strips managedFields and bounds Namespaces: the client of the
@@ -25,7 +25,7 @@ import (
 // project and the Leases of API servers. Of all webhook configurations, it contains only those of the hold webhooks and
 // of the webhook for templates.
 func CacheOptions(controllers Controllers) cache.Options {
-	policies := cache.ByObject{Label: policyverifier.Selector()}
+	ours := cache.ByObject{Label: policies.Selector()}
 	var state []string
 	if controllers.Runs(Initialization) {
 		state = initialization.StateAnnotations
@@ -50,8 +50,8 @@ func CacheOptions(controllers Controllers) cache.Options {
 		options.ByObject[&admissionv1.ValidatingWebhookConfiguration{}] = cache.ByObject{
 			Field: fields.OneTermEqualSelector("metadata.name", internalv1alpha1.TemplatesConfiguration),
 		}
-		for _, object := range policyverifier.Objects() {
-			options.ByObject[object] = policies
+		for _, object := range policies.Objects() {
+			options.ByObject[object] = ours
 		}
 	}
 	return options

@@ -7,12 +7,12 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/nslifecycle/nslifecycle/internal/policyverifier"
+	"github.com/nslifecycle/nslifecycle/internal/admission/policies"
 )
 
 // Remedies for resource types that the API server does not serve.
 const (
-	messageInstallDefinitions = "the CustomResourceDefinitions are not installed; run: " + policyverifier.InstallCommand
+	messageInstallDefinitions = "the CustomResourceDefinitions are not installed; run: " + policies.InstallCommand
 	messageUpgradeServer      = "the API server is too old, or its flag --runtime-config disables the type; " +
 		"use Kubernetes 1.33 or later"
 )

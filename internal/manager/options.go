@@ -12,12 +12,12 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/admission/webhooks"
 	"github.com/nslifecycle/nslifecycle/internal/diagnosis"
 	"github.com/nslifecycle/nslifecycle/internal/graceperiod"
 	"github.com/nslifecycle/nslifecycle/internal/hold"
 	"github.com/nslifecycle/nslifecycle/internal/initialization"
 	"github.com/nslifecycle/nslifecycle/internal/servertime"
-	"github.com/nslifecycle/nslifecycle/internal/webhooks"
 )
 
 // Options configure the reconcilers of a manager.

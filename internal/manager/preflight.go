@@ -13,8 +13,8 @@ import (
 	"k8s.io/client-go/discovery"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/admission/verify"
 	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
-	"github.com/nslifecycle/nslifecycle/internal/mutation"
 )
 
 // requirement describes resources that the API server must serve.
@@ -44,7 +44,7 @@ func requirements() []requirement {
 // Finalization works with any API server.
 func Preflight(ctx context.Context, client discovery.DiscoveryInterfaceWithContext) error {
 	for _, required := range requirements() {
-		missing, err := mutation.MissingResources(ctx, client, required.groupVersion, required.resources...)
+		missing, err := verify.MissingResources(ctx, client, required.groupVersion, required.resources...)
 		if err != nil {
 			return err
 		}

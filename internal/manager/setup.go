@@ -23,7 +23,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
-	policywebhooks "github.com/nslifecycle/nslifecycle/internal/admission/webhooks"
+	"github.com/nslifecycle/nslifecycle/internal/admission/inject"
+	"github.com/nslifecycle/nslifecycle/internal/admission/webhooks"
 	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/contentrole"
 	"github.com/nslifecycle/nslifecycle/internal/controller"
@@ -35,10 +36,8 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/initializerhealth"
 	"github.com/nslifecycle/nslifecycle/internal/metadataclient"
 	"github.com/nslifecycle/nslifecycle/internal/metrics"
-	"github.com/nslifecycle/nslifecycle/internal/mutation"
 	"github.com/nslifecycle/nslifecycle/internal/parts"
 	"github.com/nslifecycle/nslifecycle/internal/template/observe"
-	"github.com/nslifecycle/nslifecycle/internal/webhooks"
 )
 
 // reportingController is the reporting controller of Events.
@@ -68,8 +67,6 @@ type shared struct {
 	revisions *observe.Revisions
 	// server answers webhooks; nil if this manager serves none.
 	server *webhooks.Server
-	// installer makes API servers inject; nil unless the controller Admission runs.
-	installer *mutation.Installer
 	// cached are the objects that the readiness waits for, and ready are its other checks.
 	cached []client.Object
 	ready  map[string]healthz.Checker
@@ -90,8 +87,10 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 			return fmt.Errorf("failed to set up the controllers of %s: %w", feature.controller, err)
 		}
 	}
-	if err := policywebhooks.Setup(ctx, mgr.GetCache(), s.installer, s.server, options.Hold.URL); err != nil {
-		return err
+	if s.server != nil {
+		if err := inject.Register(ctx, mgr.GetCache(), s.server); err != nil {
+			return err
+		}
 	}
 	if err := addMetrics(ctx, mgr, options.Metrics); err != nil {
 		return err

@@ -12,9 +12,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	admissionv1client "k8s.io/client-go/kubernetes/typed/admissionregistration/v1"
 
+	"github.com/nslifecycle/nslifecycle/internal/admission/policies"
 	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/nsobject"
-	"github.com/nslifecycle/nslifecycle/internal/protection"
 )
 
 // enforcement is whether the cluster enforces deletion protection.
@@ -50,7 +50,7 @@ func (r *policyReader) protection(ctx context.Context, namespace *corev1.Namespa
 	switch {
 	case len(r.unread) > 0:
 		return enforcementUnknown
-	case protection.IsEnforced(r.policies, r.bindings):
+	case policies.IsProtectionEnforced(r.policies, r.bindings):
 		return enforced
 	}
 	return notEnforced

@@ -23,8 +23,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/admission/policies"
 	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
-	"github.com/nslifecycle/nslifecycle/internal/confinement"
 	"github.com/nslifecycle/nslifecycle/test/framework"
 	"github.com/nslifecycle/nslifecycle/test/framework/controlplane"
 	"github.com/nslifecycle/nslifecycle/test/framework/faults"
@@ -177,9 +177,9 @@ var (
 )
 
 // setFailurePolicy sets the failurePolicy of policies, like the operator.
-func setFailurePolicy(ctx context.Context, failurePolicy string, policies []string) {
+func setFailurePolicy(ctx context.Context, failurePolicy string, names []string) {
 	GinkgoHelper()
-	for _, policy := range policies {
+	for _, policy := range names {
 		_, err := cluster.Kubectl(ctx, cluster.Admin.Config, "patch", policy, "--type=merge",
 			`--patch={"spec":{"failurePolicy":"`+failurePolicy+`"}}`)
 		Expect(err).NotTo(HaveOccurred())
@@ -274,9 +274,8 @@ func ignoreSubjects(user *framework.User, namespace string) []*startAttack {
 // ignoreConfinement confines a user, like the operator, and returns dry runs in a namespace that is not initializing.
 func ignoreConfinement(ctx context.Context) []*startAttack {
 	GinkgoHelper()
-	policy, binding := confinement.Subjects{confinedUser: {"a.test.example.com"}}.Render()
-	for _, object := range []client.Object{policy, binding} {
-		Expect(client.IgnoreNotFound(cluster.Admin.Delete(ctx, object.DeepCopyObject().(client.Object)))).To(Succeed())
+	for _, object := range (policies.ConfinedSubjects{confinedUser: {"a.test.example.com"}}).Render() {
+		Expect(client.IgnoreNotFound(cluster.Admin.Delete(ctx, object.DeepCopy()))).To(Succeed())
 		Expect(cluster.Admin.Create(ctx, object)).To(Succeed())
 	}
 	config, err := cluster.User(confinedUser)

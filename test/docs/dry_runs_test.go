@@ -22,7 +22,7 @@ var dryRunFunctions = map[string]string{
 	"internal/installcheck/administrator.go checkWebhooks":        "NamespaceTemplates",
 	"internal/plugin/arguments.go requestOption":                  "Namespaces and NamespaceTemplates",
 	"internal/plugin/forcefinalize/apply.go dryRun":               "Namespaces",
-	"internal/policyverifier/confinement.go dryRun":               "Namespaces",
+	"internal/admission/verify/dry_runs.go dryRun":                "Namespaces",
 }
 
 // TestDryRuns checks that only package dryrun permits dry runs of objects of any type: an aggregated API server can

@@ -22,13 +22,11 @@ var layers = []string{
 	"internal/api",
 	sharedPackages,
 	// Domain packages.
-	"internal/confinement internal/contentrole internal/finalization internal/policyapply internal/protection " +
-		"internal/templateset internal/webhooks",
+	"internal/admission/policies internal/admission/webhooks internal/contentrole internal/finalization internal/templateset",
 	"internal/initialization",
 	"internal/diagnosis internal/hold internal/template pkg",
-	"internal/mutation",
-	"internal/admission/webhooks",
-	"internal/policyverifier",
+	"internal/admission/inject internal/admission/verify",
+	"internal/admission/install",
 	// Controllers and the plugin.
 	"internal/metrics",
 	"internal/diagnoser internal/graceperiod internal/initializerhealth",

@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/nslifecycle/nslifecycle/internal/mutation"
+	"github.com/nslifecycle/nslifecycle/internal/admission/verify"
 )
 
 // ServesPolicies reports whether an API server serves MutatingAdmissionPolicy v1. Otherwise, the manager must run for
@@ -23,7 +23,7 @@ func ServesPolicies(ctx context.Context, config *rest.Config) bool {
 	GinkgoHelper()
 	discoveryClient, err := discovery.NewDiscoveryClientForConfig(config)
 	Expect(err).NotTo(HaveOccurred())
-	serves, err := mutation.ServesPolicies(ctx, discoveryClient)
+	serves, err := verify.ServesMutating(ctx, discoveryClient)
 	Expect(err).NotTo(HaveOccurred())
 	return serves
 }

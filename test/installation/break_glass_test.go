@@ -23,10 +23,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/admission/policies"
+	"github.com/nslifecycle/nslifecycle/internal/admission/webhooks"
 	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
-	"github.com/nslifecycle/nslifecycle/internal/confinement"
 	"github.com/nslifecycle/nslifecycle/internal/manager"
-	"github.com/nslifecycle/nslifecycle/internal/webhooks"
 	"github.com/nslifecycle/nslifecycle/test/framework"
 	"github.com/nslifecycle/nslifecycle/test/framework/controlplane"
 	"github.com/nslifecycle/nslifecycle/test/framework/matchers"
@@ -99,7 +99,7 @@ func confineAdministrator(ctx context.Context) string {
 		NamespaceSelector: &v1alpha1.NamespaceSelector{MatchLabels: map[string]v1alpha1.LabelValue{"never": "matches"}},
 		Subjects:          []v1alpha1.Subject{administrator}, Confinement: v1alpha1.ConfinementInitializingNamespaces,
 	}).Obj())
-	Eventually(enforced).WithContext(ctx).Should(ContainElement(HaveSuffix(confinement.Name)))
+	Eventually(enforced).WithContext(ctx).Should(ContainElement(HaveSuffix(policies.ConfinedName)))
 	return framework.KubeconfigFile(config)
 }
 

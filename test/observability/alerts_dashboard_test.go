@@ -286,7 +286,7 @@ var (
 func controllers(ctx context.Context) []string {
 	GinkgoHelper()
 	names := map[string]bool{}
-	for _, pattern := range []string{"internal/controller/*.go", "internal/webhooks/*.go"} {
+	for _, pattern := range []string{"internal/controller/*.go", "internal/admission/webhooks/*.go"} {
 		files, err := filepath.Glob(filepath.Join(controlplane.Root(), pattern))
 		Expect(err).NotTo(HaveOccurred())
 		for _, file := range files {

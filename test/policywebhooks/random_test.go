@@ -20,7 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
-	policywebhooks "github.com/nslifecycle/nslifecycle/internal/admission/webhooks"
+	"github.com/nslifecycle/nslifecycle/internal/admission/inject"
 	"github.com/nslifecycle/nslifecycle/test/admission/cases"
 	"github.com/nslifecycle/nslifecycle/test/framework"
 )
@@ -163,7 +163,7 @@ func randomCreations(ctx context.Context, server *framework.Cluster, requests in
 		if want.Name != "" {
 			want.Labels[corev1.LabelMetadataName] = want.Name
 		}
-		policywebhooks.Inject(want, set, framework.OrdinaryUser)
+		inject.Inject(want, set, framework.OrdinaryUser)
 		if err := server.Ordinary.Create(ctx, namespace, client.DryRunAll); err != nil {
 			Expect(err).NotTo(MatchError(ContainSubstring("'nslifecycle-guard'")), "%+v", sent)
 			continue
@@ -206,7 +206,7 @@ func randomUpdates(ctx context.Context, server *framework.Cluster, requests int)
 		r.change(after)
 		user := []*framework.User{server.Ordinary, server.Initializer}[r.IntN(2)]
 		want := after.DeepCopy()
-		policywebhooks.Complete(before, want, user == server.Initializer)
+		inject.Complete(before, want, user == server.Initializer)
 		after.ResourceVersion = "" // The operator changes conditions.
 		var err error
 		switch r.IntN(4) {

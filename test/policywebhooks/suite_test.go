@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package policywebhooks tests the webhooks that replace the mutating policies before Kubernetes 1.36, on an API server
-// of any version. Their end is described in internal/admission/webhooks.
+// of any version. Their end is described in internal/admission/inject.
 package policywebhooks
 
 import (

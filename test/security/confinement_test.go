@@ -23,8 +23,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/admission/policies"
 	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
-	"github.com/nslifecycle/nslifecycle/internal/confinement"
 	"github.com/nslifecycle/nslifecycle/test/framework"
 	"github.com/nslifecycle/nslifecycle/test/framework/initializers"
 	"github.com/nslifecycle/nslifecycle/test/framework/wrappers"
@@ -507,7 +507,7 @@ var _ = Describe("A confined initializer", Ordered, ContinueOnFailure, func() {
 		for _, object := range []client.Object{
 			&admissionv1.ValidatingAdmissionPolicyBinding{}, &admissionv1.ValidatingAdmissionPolicy{},
 		} {
-			object.SetName(confinement.Name)
+			object.SetName(policies.ConfinedName)
 			Expect(cluster.Admin.Get(ctx, client.ObjectKeyFromObject(object), object)).To(Succeed())
 			before := object.GetUID()
 			Expect(cluster.Admin.Delete(ctx, object)).To(Succeed())
@@ -517,7 +517,7 @@ var _ = Describe("A confined initializer", Ordered, ContinueOnFailure, func() {
 			}).WithContext(ctx).Should(Succeed())
 		}
 		policy := &admissionv1.ValidatingAdmissionPolicy{}
-		Expect(cluster.Admin.Get(ctx, client.ObjectKey{Name: confinement.Name}, policy)).To(Succeed())
+		Expect(cluster.Admin.Get(ctx, client.ObjectKey{Name: policies.ConfinedName}, policy)).To(Succeed())
 		Expect(cluster.Admin.Patch(ctx, policy.DeepCopy(), framework.MergePatch(`{"spec":{"failurePolicy":"Ignore",
 			"matchConditions":[{"name":"never","expression":"false"}],"variables":null,"validations":[{"expression":"true"}],
 			"matchConstraints":{"excludeResourceRules":[{"apiGroups":["*"],"apiVersions":["*"],"operations":["*"],"resources":["*"]}]}}}`))).
@@ -541,7 +541,7 @@ var _ = Describe("A confined initializer", Ordered, ContinueOnFailure, func() {
 		for _, object := range []client.Object{
 			&admissionv1.ValidatingAdmissionPolicyBinding{}, &admissionv1.ValidatingAdmissionPolicy{},
 		} {
-			object.SetName(confinement.Name)
+			object.SetName(policies.ConfinedName)
 			framework.ExpectDeleted(ctx, cluster.Admin, object)
 		}
 		Eventually(confinedAttacks["bind cluster-admin"]).WithContext(ctx).WithArguments(confined, namespace).Should(Succeed())

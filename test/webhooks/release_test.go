@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
-	"github.com/nslifecycle/nslifecycle/internal/webhooks"
+	"github.com/nslifecycle/nslifecycle/internal/admission/webhooks"
 	"github.com/nslifecycle/nslifecycle/test/framework"
 	"github.com/nslifecycle/nslifecycle/test/framework/controlplane"
 	"github.com/nslifecycle/nslifecycle/test/framework/wrappers"

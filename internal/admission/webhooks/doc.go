@@ -1,28 +1,11 @@
 // Copyright The nslifecycle Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package webhooks implements the policies inject and complete (config/mutating) in Go, and serves them as webhooks to
-// API servers without MutatingAdmissionPolicy v1, which is part of Kubernetes 1.36. test/admission/cases contains the
-// cases that both pass.
+// Package webhooks serves the admission webhooks of the manager (config/webhook) and keeps their certificate.
+// They serve on every replica, whichever is the leader. The leader issues and rotates the certificate, and
+// adds its CA to the webhook configurations.
 //
-// Policies run before webhooks. Inject changes nothing that the policy has injected. Complete would undo a completion
-// by the policy, so completeAfterPolicy replaces it where the policy can have run: after an upgrade of the API server,
-// the webhooks remain, because other API servers may not serve the type, and the upgrade can be taken back. After
-// optionalAfter, new namespaces no longer depend on them.
-//
-// # End
-//
-// The first minor release after the end of upstream's support for Kubernetes 1.35 (docs/versions.md) deletes:
-//
-//   - this directory, which contains also the manifests and the permission,
-//   - test/policywebhooks, and its line in test/suites.txt,
-//   - the call of Setup in internal/manager/setup.go, and its import,
-//   - the line with this directory in config/webhook/kustomization.yaml, hack/policies/main.go and
-//     test/docs/imports_test.go,
-//   - in docs and comments, what mentions this directory.
-//
-// After that, everything compiles, and these have no use: mutation.Webhooks and Installer.EnsureFail, State.Webhooks,
-// Verifier.isServed, Request.Subpath and Request.OldObject of internal/webhooks, initialization.LockedKeys, the rules
-// about nslifecycle-inject in the policy confine (one policy limits all webhook configurations) and their cases in
-// test/admission, and in other suites the branches without framework.ServesPolicies.
+// Every Pod can send requests to the server, unless a CA for client certificates is configured. In addition to the
+// limits of limitedhttp, the server bounds the bytes of reviews that it buffers and the JSON values in an object. A
+// webhook bounds the requests that it works on, and reads only from caches.
 package webhooks

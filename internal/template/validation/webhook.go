@@ -23,9 +23,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/admission/webhooks"
 	"github.com/nslifecycle/nslifecycle/internal/template"
 	"github.com/nslifecycle/nslifecycle/internal/template/render"
-	"github.com/nslifecycle/nslifecycle/internal/webhooks"
 )
 
 // validatorPath is the path of the webhook in config/webhook.

@@ -18,8 +18,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/admission/webhooks"
 	"github.com/nslifecycle/nslifecycle/internal/template"
-	"github.com/nslifecycle/nslifecycle/internal/webhooks"
 )
 
 // resourceOf serves ConfigMaps, and Namespaces, which are not namespaced.

@@ -29,10 +29,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
+	"github.com/nslifecycle/nslifecycle/internal/admission/policies"
 	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
-	"github.com/nslifecycle/nslifecycle/internal/mutation"
 	"github.com/nslifecycle/nslifecycle/internal/parts"
-	"github.com/nslifecycle/nslifecycle/internal/policyverifier"
 )
 
 // The names of the operator's objects in config/default.
@@ -232,7 +231,7 @@ func (c *ControlPlane) InstallPolicies(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, policy := range slices.Concat(policyverifier.Policies(false), mutation.Policies(), mutation.Binding()) {
+	for _, policy := range slices.Concat(policies.Validating(false), policies.Mutating(), policies.InjectBinding()) {
 		err := admin.Apply(ctx, client.ApplyConfigurationFromUnstructured(policy), client.FieldOwner("test"),
 			client.ForceOwnership)
 		if err != nil {

@@ -26,13 +26,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/nslifecycle/nslifecycle/internal/admission/verify"
+	"github.com/nslifecycle/nslifecycle/internal/admission/webhooks"
 	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/hold"
 	"github.com/nslifecycle/nslifecycle/internal/manager"
-	"github.com/nslifecycle/nslifecycle/internal/mutation"
 	"github.com/nslifecycle/nslifecycle/internal/nscache"
 	"github.com/nslifecycle/nslifecycle/internal/scheme"
-	"github.com/nslifecycle/nslifecycle/internal/webhooks"
 )
 
 // Manager is a running operator: one or two processes, which run as managers in this process.
@@ -277,7 +277,7 @@ func prepare(ctx context.Context, processes []process) (isInjecting bool, err er
 		}); err != nil {
 		return false, errors.Join(err, preflightErr)
 	}
-	servesPolicies, err := mutation.ServesPolicies(ctx, discoveryClient)
+	servesPolicies, err := verify.ServesMutating(ctx, discoveryClient)
 	if err != nil || servesPolicies || first.options.Hold != nil {
 		return false, err
 	}

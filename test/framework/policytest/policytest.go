@@ -25,7 +25,6 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
-	"github.com/nslifecycle/nslifecycle/internal/mutation"
 	"github.com/nslifecycle/nslifecycle/internal/scheme"
 )
 
@@ -119,26 +118,6 @@ func protecting() []client.Object {
 		ValidatingPolicy("nslifecycle-template-objects", internalv1alpha1.PolicyTemplateObjects),
 		ValidatingBinding("objects-binding", internalv1alpha1.PolicyTemplateObjects, "nslifecycle-template-objects"),
 	}
-}
-
-// Mutation is a fake policyverifier.Mutation with a fixed state.
-type Mutation struct {
-	State mutation.State
-	// Failed reports whether EnsureFail was called.
-	Failed bool
-}
-
-// Ensure returns the state.
-func (m *Mutation) Ensure(
-	context.Context, *internalv1alpha1.NamespaceInitializerSet, client.Object,
-) (mutation.State, error) {
-	return m.State, nil
-}
-
-// EnsureFail records the call.
-func (m *Mutation) EnsureFail(context.Context) error {
-	m.Failed = true
-	return nil
 }
 
 // Without returns the objects except those with the given names. It modifies the given slice.
