@@ -89,8 +89,8 @@ delete_templates() {
 delete_policies() {
   local served kind
   served="$(kubectl get --raw /apis/admissionregistration.k8s.io/v1)"
-  for kind in mutatingwebhookconfigurations {validating,mutating}admissionpolicybindings \
-    {mutating,validating}admissionpolicies; do
+  for kind in mutatingwebhookconfigurations validatingadmissionpolicybindings mutatingadmissionpolicybindings \
+    mutatingadmissionpolicies validatingadmissionpolicies; do
     if grep -q "\"name\": *\"${kind}\"" <<<"${served}"; then
       kubectl delete "${kind}.admissionregistration.k8s.io" -l "${label}" --ignore-not-found
     fi

@@ -162,10 +162,10 @@ func TestApplied(t *testing.T) {
 
 // TestUndeploy verifies that `make undeploy` deletes the policies of all kinds, and their bindings before.
 func TestUndeploy(t *testing.T) {
-	content, err := os.ReadFile(filepath.Join(root, "Makefile"))
+	content, err := os.ReadFile(filepath.Join(root, "hack/install.sh"))
 	g := NewWithT(t)
 	g.Expect(err).NotTo(HaveOccurred())
-	match := regexp.MustCompile(`\nfor kind in (.*validating.*); do`).FindSubmatch(content)
+	match := regexp.MustCompile(`for kind in ((?:.*\n)+?.*); do`).FindSubmatch(content)
 	g.Expect(match).NotTo(BeNil())
 	kinds := strings.Fields(string(match[1]))
 	for _, policy := range table {
