@@ -27,6 +27,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/admission/policies"
 	"github.com/nslifecycle/nslifecycle/internal/admission/verify"
 	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/servertime"
 	"github.com/nslifecycle/nslifecycle/test/framework/policytest"
 )
 
@@ -175,7 +176,7 @@ func TestAdmissionReconcile(t *testing.T) {
 				}}}}
 				clock := clocktesting.NewFakePassiveClock(policytest.Now)
 				reconciler := &AdmissionReconciler{
-					Client: api, Installer: &install.Installer{Client: api, Live: api, Discovery: discovery, Clock: clock},
+					Client: api, Installer: &install.Installer{Client: api, Live: api, Discovery: discovery, ServerClock: servertime.NewClock(clock)},
 					Verifier: &verify.Verifier{Namespaces: api}, Clock: clock, watched: map[string]bool{},
 				}
 				for _, object := range policies.MutatingObjects() {

@@ -291,7 +291,8 @@ func (r *TemplatedNamespaceReconciler) publish(
 		Reason: blocking.Reason, Message: printable.Truncate(blocking.String(), nsobject.MaxEventNote),
 	}
 	var conditions []corev1.NamespaceCondition
-	if nsobject.CompleteCondition(nsobject.FindCondition(namespace, want.Type), &want, metav1.NewTime(r.ServerClock.Now())) {
+	now := metav1.NewTime(r.ServerClock.Now())
+	if nsobject.CompleteCondition(nsobject.FindCondition(namespace, want.Type), &want, now) {
 		conditions = append(conditions, want)
 	}
 	var annotations map[string]string

@@ -27,7 +27,8 @@ func addAdmission(_ context.Context, s *shared) error {
 	return (&controller.AdmissionReconciler{
 		Client: s.GetClient(),
 		Installer: &install.Installer{
-			Client: s.GetClient(), Live: s.GetAPIReader(), Discovery: discoveryClient, Clock: s.ServerClock, URL: s.Hold.URL,
+			Client: s.GetClient(), Live: s.GetAPIReader(), Discovery: discoveryClient, ServerClock: s.ServerClock,
+			URL: s.Hold.URL,
 		},
 		Verifier: &verify.Verifier{Namespaces: s.GetClient()},
 		Clock:    s.Clock, Webhooks: s.Hold.Options, SystemNamespace: s.SystemNamespace,

@@ -13,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
-	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -23,6 +22,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/admission/verify"
 	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/nsobject"
+	"github.com/nslifecycle/nslifecycle/internal/servertime"
 )
 
 // Installer makes API servers enforce the effective set. It must not be used concurrently.
@@ -31,9 +31,9 @@ type Installer struct {
 	client.Client
 	// Live reads the mutating policies, the policies that Install applies, and webhook configurations from the API server:
 	// a policy that is missing in the cache can exist without its label, and with failurePolicy Fail.
-	Live      client.Reader
-	Discovery discovery.DiscoveryInterfaceWithContext
-	Clock     clock.PassiveClock
+	Live        client.Reader
+	Discovery   discovery.DiscoveryInterfaceWithContext
+	ServerClock *servertime.Clock
 	// URL is the address of the webhooks for an API server that cannot reach their Service; empty otherwise.
 	URL string
 }
@@ -138,7 +138,7 @@ func (i *Installer) applyMutating(ctx context.Context, result *Result) error {
 		return err
 	}
 	isStrict := ptr.Deref(policy.Spec.FailurePolicy, admissionv1.Fail) == admissionv1.Fail
-	if isStrict && i.Clock.Since(result.set.CreationTimestamp.Time) < recognizedAfter {
+	if isStrict && i.ServerClock.Since(result.set.CreationTimestamp.Time) < recognizedAfter {
 		return nil
 	}
 	_, _, err := i.apply(ctx, policy, policies.InjectBinding())
@@ -209,7 +209,7 @@ func (i *Installer) SetFail(ctx context.Context, result *Result, status *verify.
 	if !status.MayFail {
 		return nil
 	}
-	left := recognizedAfter - i.Clock.Since(result.set.CreationTimestamp.Time)
+	left := recognizedAfter - i.ServerClock.Since(result.set.CreationTimestamp.Time)
 	var errs []error
 	for _, policy := range policies.Where(func(p policies.Policy) bool { return p.FailsFor != nil }) {
 		for _, installed := range result.Of(policy) {

@@ -28,6 +28,7 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/admission/verify"
 	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/internal/scheme"
+	"github.com/nslifecycle/nslifecycle/internal/servertime"
 	"github.com/nslifecycle/nslifecycle/test/framework/policytest"
 )
 
@@ -116,7 +117,7 @@ func (s *server) serve(mutating bool) {
 func (s *server) installer() *Installer {
 	return &Installer{
 		Client: s, Live: s, Discovery: &discoveryfake.FakeDiscovery{Fake: s.discovery},
-		Clock: clocktesting.NewFakePassiveClock(now),
+		ServerClock: servertime.NewClock(clocktesting.NewFakePassiveClock(now)),
 	}
 }
 

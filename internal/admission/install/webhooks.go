@@ -45,7 +45,7 @@ func (i *Installer) configureWebhooks(ctx context.Context, result *Result) error
 		if err != nil {
 			return err
 		}
-		settings.IsOptional = exists && i.Clock.Since(policy.CreationTimestamp.Time) >= optionalAfter
+		settings.IsOptional = exists && i.ServerClock.Since(policy.CreationTimestamp.Time) >= optionalAfter
 	}
 	err = i.updateInjecting(ctx, configuration, func() { inject.Configure(configuration, settings) })
 	if err == nil && settings.IsNeeded {

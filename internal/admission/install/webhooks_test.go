@@ -14,6 +14,7 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/internal/admission/verify"
 	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
+	"github.com/nslifecycle/nslifecycle/internal/servertime"
 	"github.com/nslifecycle/nslifecycle/test/framework/policytest"
 )
 
@@ -52,9 +53,9 @@ func TestConfigureWebhooks(t *testing.T) {
 	// until all API servers can be expected to serve the policies.
 	inject := policytest.MutatingPolicy(internalv1alpha1.InjectConfiguration, internalv1alpha1.PolicyInject)
 	g.Expect(api.Create(ctx, inject)).To(Succeed())
-	installer.Clock = clocktesting.NewFakePassiveClock(inject.CreationTimestamp.Add(optionalAfter - time.Second))
+	installer.ServerClock = servertime.NewClock(clocktesting.NewFakePassiveClock(inject.CreationTimestamp.Add(optionalAfter - time.Second)))
 	expect(true, true, admissionv1.Fail)
-	installer.Clock = clocktesting.NewFakePassiveClock(inject.CreationTimestamp.Add(optionalAfter))
+	installer.ServerClock = servertime.NewClock(clocktesting.NewFakePassiveClock(inject.CreationTimestamp.Add(optionalAfter)))
 	expect(true, true, admissionv1.Ignore)
 
 	// After a downgrade, new namespaces depend on them again.

@@ -256,8 +256,8 @@ func (p *process) setURL(ctx context.Context) error {
 	return setURL(ctx, p.admin, p.options.Hold.URL)
 }
 
-// prepare waits until the API server serves what the processes require. It enables the webhooks, and returns true, if the
-// API server requires them to inject the pending list.
+// prepare waits until the API server serves what the processes require. It enables the webhooks, and returns true, if
+// the API server requires them to inject the pending list.
 func prepare(ctx context.Context, processes []process) (isInjecting bool, err error) {
 	first := &processes[0]
 	controllers := first.options.Controllers
