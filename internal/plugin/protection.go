@@ -62,7 +62,7 @@ func (r *policyReader) read(ctx context.Context) error {
 		return err
 	}
 	options := metav1.ListOptions{LabelSelector: internalv1alpha1.LabelPolicy}
-	policies, err := client.ValidatingAdmissionPolicies().List(ctx, options)
+	found, err := client.ValidatingAdmissionPolicies().List(ctx, options)
 	if apierrors.IsNotFound(err) {
 		return nil // The API server does not serve policies.
 	}
@@ -73,6 +73,6 @@ func (r *policyReader) read(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r.policies, r.bindings = policies.Items, bindings.Items
+	r.policies, r.bindings = found.Items, bindings.Items
 	return nil
 }

@@ -138,8 +138,8 @@ func replicas(ctx context.Context) (all []int32) {
 const bindingPrefix = "validatingadmissionpolicybinding.admissionregistration.k8s.io/"
 
 // remaining returns the bindings that are not deleted when everything is switched off.
-func remaining(policies ...string) (bindings []any) {
-	for _, policy := range append([]string{"confine", "initializer-authors", "template-authors"}, policies...) {
+func remaining(others ...string) (bindings []any) {
+	for _, policy := range append([]string{"confine", "initializer-authors", "template-authors"}, others...) {
 		bindings = append(bindings, bindingPrefix+"nslifecycle-"+policy)
 	}
 	return bindings
