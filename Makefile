@@ -119,7 +119,7 @@ test: helm kustomize promtool ginkgo ## Run all tests except test-long and test-
 	@echo "Skipping test/chaos and specs with the label \"long\": run make test-long." >&2
 	@echo "Skipping other Kubernetes versions: run make test-versions." >&2
 	@$(use-control-plane-and-peer) GOGC=400 GOMEMLIMIT=700MiB $(MAKE) --no-print-directory -j$(LANES) \
-		--output-sync=target --keep-going test-packages $(PARALLEL_SUITES:%=test-suite-%) test-gitops test-modules
+		--output-sync=target --keep-going test-packages test-gitops $(PARALLEL_SUITES:%=test-suite-%) test-modules
 
 test-packages:
 	@packages="$$(go list ./... | grep -vE "/test/($(subst $(space),|,$(PARALLEL_SUITES) $(SEPARATE_SUITES)))$$")"; \
