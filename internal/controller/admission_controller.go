@@ -47,7 +47,7 @@ type AdmissionReconciler struct {
 	Webhooks        webhooks.Options
 	SystemNamespace string
 
-	manager    ctrl.Manager
+	manager    *runningManager
 	controller controller.Controller
 	handler    handler.EventHandler
 	// watched contains the types of which watches were started.
@@ -58,7 +58,11 @@ type AdmissionReconciler struct {
 
 // SetupWithManager registers the reconciler.
 func (r *AdmissionReconciler) SetupWithManager(mgr ctrl.Manager) error {
-	r.manager, r.watched, r.setupWebhooks = mgr, map[string]bool{}, sync.OnceValue(r.setupWebhookConfigurations)
+	var err error
+	if r.manager, err = newRunningManager(mgr); err != nil {
+		return err
+	}
+	r.watched, r.setupWebhooks = map[string]bool{}, sync.OnceValue(r.setupWebhookConfigurations)
 	r.handler = handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
 		return []reconcile.Request{requestFor(internalv1alpha1.EffectiveSetName)}
 	})
@@ -70,7 +74,6 @@ func (r *AdmissionReconciler) SetupWithManager(mgr ctrl.Manager) error {
 	for _, object := range policies.Objects() {
 		controllerBuilder.Watches(object, r.handler, builder.WithPredicates(hasPolicyChanged))
 	}
-	var err error
 	r.controller, err = controllerBuilder.Build(r)
 	return err
 }
