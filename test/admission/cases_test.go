@@ -47,10 +47,10 @@ var _ = Describe("With a manager", Ordered, ContinueOnFailure, func() {
 func register(ctx context.Context) {
 	GinkgoHelper()
 	for _, template := range cases.Templates() {
-		Expect(cluster.Admin.Create(ctx, &template)).To(Succeed())
+		cluster.Admin.Creates(ctx, &template)
 	}
 	for _, configuration := range cases.Configurations() {
-		Expect(cluster.Admin.Create(ctx, &configuration)).To(Succeed())
+		cluster.Admin.Creates(ctx, &configuration)
 	}
 	for _, configuration := range cases.Configurations() {
 		cluster.ExpectActive(ctx, configuration.Name)
@@ -213,7 +213,7 @@ func updatedConditions(ctx context.Context) {
 		}
 	}
 	expectRestored(corev1.ConditionTrue, v1alpha1.ReasonInitialized)
-	Expect(cluster.Admin.Delete(ctx, completed.Request)).To(Succeed())
+	cluster.Admin.Deletes(ctx, completed.Request)
 	expectRestored(corev1.ConditionFalse, v1alpha1.ReasonTerminating)
 }
 
@@ -228,11 +228,11 @@ func begin(ctx context.Context, start cases.Namespace) *corev1.Namespace {
 	if exists(ctx, request.Name) {
 		existing := cluster.GetNamespace(Default, ctx, request.Name)
 		existing.Labels, existing.Annotations = request.Labels, request.Annotations
-		Expect(cluster.Admin.Update(ctx, existing)).To(Succeed())
+		cluster.Admin.Updates(ctx, existing)
 		return existing
 	}
 	namespace := request.DeepCopy()
-	Expect(cluster.Ordinary.Create(ctx, namespace)).To(Succeed())
+	cluster.Ordinary.Creates(ctx, namespace)
 	DeferCleanup(func(ctx context.Context) { _ = cluster.Admin.Delete(ctx, namespace) })
 	if start.Change != nil {
 		patch := client.MergeFrom(namespace.DeepCopy())

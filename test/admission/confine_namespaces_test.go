@@ -154,7 +154,7 @@ func confinedNamespaces() {
 
 	It("without finalizers gets the namespace finalizer back", func(ctx context.Context) {
 		namespace := makeNamespace(ctx)
-		Expect(admin.Get(ctx, client.ObjectKeyFromObject(namespace), namespace)).To(Succeed())
+		admin.Reads(ctx, namespace)
 		without := namespace.DeepCopy()
 		without.Spec.Finalizers = nil
 		Expect(admin.SubResource("finalize").Update(ctx, without)).To(Succeed())
@@ -212,7 +212,7 @@ func confinedManagers() {
 			FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:labels":{"f:tier":{}}}}`),
 		}
 		tmpl.ManagedFields = append(tmpl.ManagedFields, *tier)
-		Expect(admin.Update(ctx, tmpl)).To(Succeed())
+		admin.Updates(ctx, tmpl)
 		send := func(change func(*v1alpha1.NamespaceTemplate)) error {
 			changed := tmpl.DeepCopy()
 			change(changed)
@@ -345,11 +345,11 @@ func confinedRecreations() {
 	recreate := func(ctx context.Context, name string) {
 		GinkgoHelper()
 		content, namespace := wrappers.MakeConfigMap(name, "content"), &corev1.Namespace{}
-		Expect(admin.Delete(ctx, content)).To(Succeed())
+		admin.Deletes(ctx, content)
 		Expect(admin.Get(ctx, client.ObjectKey{Name: name}, namespace)).To(Succeed())
 		namespace.Spec.Finalizers = nil
 		Expect(admin.SubResource("finalize").Update(ctx, namespace)).To(Succeed())
-		Expect(admin.Create(ctx, wrappers.MakeNamespace(name).Label(plain, "").Obj())).To(Succeed())
+		admin.Creates(ctx, wrappers.MakeNamespace(name).Label(plain, "").Obj())
 		// The API server rejects new objects until it has observed the new namespace.
 		Eventually(func() error { return admin.Create(ctx, wrappers.MakeConfigMap(name, "content")) }).WithContext(ctx).Should(Succeed())
 	}

@@ -38,7 +38,7 @@ var empty = runtime.RawExtension{Raw: []byte("{}")}
 func confinedObjects() {
 	It("is deleted only in terminating namespaces, by all accounts", func(ctx context.Context) {
 		live, terminating := makeNamespace(ctx), makeTerminating(ctx)
-		Expect(admin.Create(ctx, wrappers.MakeConfigMap(live.Name, "content"))).To(Succeed())
+		admin.Creates(ctx, wrappers.MakeConfigMap(live.Name, "content"))
 		for _, name := range accounts {
 			user := operators[name]
 			Expect(user.Delete(ctx, wrappers.MakeConfigMap(live.Name, "content"))).To(BeConfined("terminating"))
@@ -55,20 +55,20 @@ func confinedObjects() {
 
 		By("with the same name in another namespace")
 		other := addAccount(ctx, makeNamespace(ctx).Name, "another")
-		Expect(other.Delete(ctx, wrappers.MakeConfigMap(live.Name, "content"))).To(Succeed())
+		other.Deletes(ctx, wrappers.MakeConfigMap(live.Name, "content"))
 	})
 
 	It("of the cluster, or of a workload, is not written", func(ctx context.Context) {
 		live := makeNamespace(ctx)
 		name := live.Name
 		pod := wrappers.MakePod(name, "pod")
-		Expect(admin.Create(ctx, pod)).To(Succeed())
+		admin.Creates(ctx, pod)
 		config := wrappers.MakeConfigMap(name, "config")
-		Expect(admin.Create(ctx, config)).To(Succeed())
+		admin.Creates(ctx, config)
 		role := &rbacv1.ClusterRole{ObjectMeta: metaOf("", framework.Unique("role"))}
-		Expect(admin.Create(ctx, role)).To(Succeed())
+		admin.Creates(ctx, role)
 		node := &corev1.Node{ObjectMeta: metaOf("", framework.Unique("node"))}
-		Expect(admin.Create(ctx, node)).To(Succeed())
+		admin.Creates(ctx, node)
 		create := func(object client.Object) request {
 			return func(ctx context.Context) error { return operator.Create(ctx, object.DeepCopyObject().(client.Object)) }
 		}
@@ -141,9 +141,9 @@ func confinedObjects() {
 	It("that the operator needs is written", func(ctx context.Context) {
 		set := &internalv1alpha1.NamespaceInitializerSet{ObjectMeta: metaOf("", internalv1alpha1.EffectiveSetName), SystemNamespace: system, Operators: []string{"x"}}
 		publishLater()
-		Expect(admin.Delete(ctx, set.DeepCopy())).To(Succeed())
-		Expect(operator.Create(ctx, set)).To(Succeed())
-		Expect(operator.Update(ctx, set)).To(Succeed())
+		admin.Deletes(ctx, set.DeepCopy())
+		operator.Creates(ctx, set)
+		operator.Updates(ctx, set)
 		Expect(operator.Delete(ctx, set.DeepCopy())).To(BeConfined())
 		template := &v1alpha1.NamespaceTemplate{
 			ObjectMeta: metaOf("", framework.Unique("template")), Spec: v1alpha1.NamespaceTemplateSpec{
@@ -155,21 +155,20 @@ func confinedObjects() {
 		// The policy template-authors denies it until the API server has read the set.
 		Eventually(func() error { return admin.Create(ctx, template) }).WithContext(ctx).Should(Succeed())
 		lease := &coordinationv1.Lease{ObjectMeta: metaOf(system, framework.Unique("lease"))}
-		Expect(operator.Create(ctx, lease)).To(Succeed())
-		Expect(operator.Update(ctx, lease)).To(Succeed())
+		operator.Creates(ctx, lease)
+		operator.Updates(ctx, lease)
 		Expect(operator.Delete(ctx, lease)).To(MatchError(ContainSubstring("deletes only objects in terminating namespaces")))
 		revision := &appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{
 			Namespace: system, Name: framework.Unique("revision"), Labels: map[string]string{v1alpha1.LabelManagedByTemplate: template.Name},
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(template, v1alpha1.GroupVersion.WithKind("NamespaceTemplate"))},
 		}, Revision: 1}
 		revision.Data = empty
-		Expect(operator.Create(ctx, revision)).To(Succeed())
-		Expect(operator.Patch(ctx, revision, framework.MergePatch(
-			`{"revision":2,"metadata":{"annotations":{"nslifecycle.dev/current-revision":"2"}}}`))).To(Succeed())
-		Expect(operator.Delete(ctx, revision)).To(Succeed())
+		operator.Creates(ctx, revision)
+		operator.Patches(ctx, revision, `{"revision":2,"metadata":{"annotations":{"nslifecycle.dev/current-revision":"2"}}}`)
+		operator.Deletes(ctx, revision)
 		foreign := &appsv1.ControllerRevision{ObjectMeta: metaOf(system, framework.Unique("foreign")), Revision: 1}
 		foreign.Data = empty
-		Expect(admin.Create(ctx, foreign)).To(Succeed())
+		admin.Creates(ctx, foreign)
 		Expect(operator.Delete(ctx, foreign)).To(BeConfined())
 		Expect(event("default", corev1.ObjectReference{Kind: "Namespace", APIVersion: "v1", Name: "x"})(ctx)).To(Succeed())
 		for _, kind := range []string{"NamespaceTemplate", "NamespaceInitializerConfiguration"} {
@@ -179,10 +178,10 @@ func confinedObjects() {
 		}
 		Expect(event(system, corev1.ObjectReference{Kind: "Lease", APIVersion: "coordination.k8s.io/v1", Namespace: system, Name: "x"})(ctx)).To(Succeed())
 		By("reviews")
-		Expect(operator.Create(ctx, &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
+		operator.Creates(ctx, &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
 			ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "get"},
-		}})).To(Succeed())
-		Expect(operator.Create(ctx, &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: "x"}})).To(Succeed())
+		}})
+		operator.Creates(ctx, &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: "x"}})
 
 		By("the finalizer and the status of a template")
 		mergeTemplate := func(body string) error {
@@ -208,7 +207,7 @@ func confinedObjects() {
 		labelled.Labels["a"] = "b"
 		Expect(operator.Update(ctx, labelled, client.DryRunAll)).To(BeConfined())
 		other := &corev1.Secret{ObjectMeta: metaOf(system, framework.Unique("secret"))}
-		Expect(admin.Create(ctx, other)).To(Succeed())
+		admin.Creates(ctx, other)
 		Expect(operator.Update(ctx, other.DeepCopy())).To(BeConfined())
 	})
 
@@ -223,7 +222,7 @@ func confinedObjects() {
 			object.SetAnnotations(map[string]string{
 				v1alpha1.AnnotationPendingInitializers: "a", v1alpha1.AnnotationInitializationResult: `{"status":"Failure"}`,
 			})
-			Expect(admin.Create(ctx, object)).To(Succeed())
+			admin.Creates(ctx, object)
 			Expect(operator.Delete(ctx, object)).To(BeConfined("terminating"))
 			object.SetLabels(nil)
 			Expect(operator.Update(ctx, object)).To(BeConfined())
@@ -248,7 +247,7 @@ func confinedRoles() {
 			role := &rbacv1.ClusterRole{ObjectMeta: metaOf("", name)}
 			role.Labels = map[string]string{"app.kubernetes.io/name": "nslifecycle"}
 			if err := admin.Create(ctx, role.DeepCopy()); err != nil {
-				Expect(admin.Get(ctx, client.ObjectKeyFromObject(role), role)).To(Succeed())
+				admin.Reads(ctx, role)
 			}
 			roles[name] = role
 		}
@@ -382,7 +381,7 @@ func installCRD(ctx context.Context) func(namespace, name string) client.Object 
 		},
 	}}
 	crd.SetGroupVersionKind(crds)
-	Expect(admin.Create(ctx, crd)).To(Succeed())
+	admin.Creates(ctx, crd)
 	DeferCleanup(func(ctx context.Context) { Expect(admin.Delete(ctx, crd)).To(Succeed()) })
 	Eventually(func(g Gomega) {
 		now := crd.DeepCopy()

@@ -84,7 +84,7 @@ func makeNamespace(ctx context.Context, changes ...func(*wrappers.NamespaceWrapp
 		change(wrapper)
 	}
 	namespace := wrapper.Obj()
-	Expect(admin.Create(ctx, namespace)).To(Succeed())
+	admin.Creates(ctx, namespace)
 	return namespace
 }
 
@@ -93,10 +93,10 @@ func makeTerminating(ctx context.Context, finalizers ...corev1.FinalizerName) *c
 	GinkgoHelper()
 	namespace := wrappers.MakeNamespace(framework.Unique("terminating")).Label(plain, "").Obj()
 	namespace.Spec.Finalizers = finalizers
-	Expect(admin.Create(ctx, namespace)).To(Succeed())
-	Expect(admin.Create(ctx, wrappers.MakeConfigMap(namespace.Name, "content"))).To(Succeed())
-	Expect(admin.Delete(ctx, namespace)).To(Succeed())
-	Expect(admin.Get(ctx, client.ObjectKeyFromObject(namespace), namespace)).To(Succeed())
+	admin.Creates(ctx, namespace)
+	admin.Creates(ctx, wrappers.MakeConfigMap(namespace.Name, "content"))
+	admin.Deletes(ctx, namespace)
+	admin.Reads(ctx, namespace)
 	return namespace
 }
 
@@ -141,14 +141,14 @@ func confinedWebhooks() {
 	BeforeAll(func(ctx context.Context) {
 		Expect(cluster.InstallHold(ctx, "default")).To(Succeed())
 		DeferCleanup(func(ctx context.Context) {
-			Expect(admin.Delete(ctx, &configuration{ObjectMeta: metaOf("", hold)})).To(Succeed())
-			Expect(admin.Delete(ctx, &admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metaOf("", templates)})).To(Succeed())
+			admin.Deletes(ctx, &configuration{ObjectMeta: metaOf("", hold)})
+			admin.Deletes(ctx, &admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metaOf("", templates)})
 		})
 		By("adding a match condition as an administrator")
 		current := &configuration{}
 		Expect(admin.Get(ctx, client.ObjectKey{Name: inject}, current)).To(Succeed())
 		current.Webhooks[0].MatchConditions = []admissionv1.MatchCondition{{Name: "not-recovery", Expression: "true"}}
-		Expect(admin.Update(ctx, current)).To(Succeed())
+		admin.Updates(ctx, current)
 	})
 
 	update := func(ctx context.Context, name string, change func(*configuration)) error {
@@ -298,7 +298,7 @@ func confinedWebhooks() {
 		}}}
 		for _, object := range []client.Object{mutating, validating} {
 			Expect(operator.Create(ctx, object.DeepCopyObject().(client.Object))).To(BeConfined())
-			Expect(admin.Create(ctx, object)).To(Succeed())
+			admin.Creates(ctx, object)
 			DeferCleanup(func(ctx context.Context) { Expect(admin.Delete(ctx, object)).To(Succeed()) })
 			Expect(operator.Delete(ctx, object.DeepCopyObject().(client.Object))).To(BeConfined())
 		}

@@ -54,7 +54,7 @@ func authorsOfConfinements() {
 		existing := makeConfined(confined, 1)
 		existing.Initializers = append(existing.Initializers, wrappers.MakeConfiguration("").Initializer("other.test.example.com",
 			v1alpha1.InitializerSettings{Subjects: []v1alpha1.Subject{account(1)}}).Obj().Initializers...)
-		Expect(cluster.Admin.Create(ctx, existing)).To(Succeed())
+		cluster.Admin.Creates(ctx, existing)
 		DeferCleanup(func(ctx context.Context) { Expect(cluster.Admin.Delete(ctx, existing)).To(Succeed()) })
 		update := func(change func(*v1alpha1.NamespaceInitializerConfiguration)) error {
 			changed := existing.DeepCopy()
@@ -83,11 +83,11 @@ func authorsOfConfinements() {
 		configuration := makeConfined(confined, 16)
 		Eventually(func() error { return cluster.Admin.Create(ctx, makeConfined(confined, 17), client.DryRunAll) }).WithContext(ctx).
 			Should(tooMany)
-		Expect(cluster.Admin.Create(ctx, configuration)).To(Succeed())
+		cluster.Admin.Creates(ctx, configuration)
 		DeferCleanup(func(ctx context.Context) { Expect(cluster.Admin.Delete(ctx, configuration)).To(Succeed()) })
 		for accounts := 32; accounts <= 128; accounts += 16 {
 			configuration.Initializers = makeConfined(confined, accounts).Initializers
-			Expect(cluster.Admin.Update(ctx, configuration)).To(Succeed())
+			cluster.Admin.Updates(ctx, configuration)
 		}
 		configuration.Initializers = makeConfined(confined, 129).Initializers
 		Expect(cluster.Admin.Update(ctx, configuration, client.DryRunAll)).To(tooMany)

@@ -62,7 +62,7 @@ func templateWrites() {
 		Expect(apply(ctx, namespace.Name, "other", "another-manager")).To(Succeed())
 		Expect(apply(ctx, namespace.Name, string(namespace.UID), templateManager)).To(Succeed())
 		By("deleting the object")
-		Expect(provisioner.Delete(ctx, wrappers.MakeConfigMap(namespace.Name, "config"))).To(Succeed())
+		provisioner.Deletes(ctx, wrappers.MakeConfigMap(namespace.Name, "config"))
 	})
 }
 
@@ -73,7 +73,7 @@ func lockedObjects() {
 	BeforeEach(func(ctx context.Context) {
 		namespace = makePlain(ctx, cluster.Ordinary, "objects")
 		config = locked(wrappers.MakeConfigMap(namespace.Name, "config"))
-		Expect(provisioner.Create(ctx, config)).To(Succeed())
+		provisioner.Creates(ctx, config)
 	})
 
 	It("cannot be created, changed or deleted without the verbs", func(ctx context.Context) {
@@ -100,9 +100,9 @@ func lockedObjects() {
 			To(BeLocked("config"))
 		for _, user := range []*framework.User{provisioner, cluster.Initializer} {
 			config.Data = map[string]string{"user": framework.Unique("x")}
-			Expect(user.Update(ctx, config)).To(Succeed())
+			user.Updates(ctx, config)
 		}
-		Expect(provisioner.Delete(ctx, config)).To(Succeed())
+		provisioner.Deletes(ctx, config)
 	})
 
 	It("must be unlocked by an administrator if the template no longer applies", func(ctx context.Context) {
@@ -114,7 +114,7 @@ func lockedObjects() {
 			`{"other":{},"team":{"revision":"a"}}`: true, `{"team":{"target":"a"}}`: true,
 		} {
 			patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, v1alpha1.AnnotationAppliedTemplates, applied)
-			Expect(cluster.Admin.Patch(ctx, namespace.DeepCopy(), framework.MergePatch(patch))).To(Succeed())
+			cluster.Admin.Patches(ctx, namespace.DeepCopy(), patch)
 			remedy := map[bool]string{true: "to change the object, change the template", false: "must remove the label"}[isApplied]
 			// The API server reads the Namespace from a cache.
 			Eventually(remove).WithContext(ctx).Should(MatchError(ContainSubstring(remedy)), applied)
@@ -124,11 +124,11 @@ func lockedObjects() {
 	It("cannot be made from the object of a user, which can be changed", func(ctx context.Context) {
 		object := wrappers.MakeConfigMap(namespace.Name, "mine")
 		object.Labels = map[string]string{v1alpha1.LabelManagedByTemplate: "team"}
-		Expect(cluster.Ordinary.Create(ctx, object)).To(Succeed())
+		cluster.Ordinary.Creates(ctx, object)
 		object.Data = map[string]string{"a": "b"}
-		Expect(cluster.Ordinary.Update(ctx, object)).To(Succeed())
+		cluster.Ordinary.Updates(ctx, object)
 		Expect(cluster.Ordinary.Update(ctx, locked(object.DeepCopy()))).To(BeLocked("mine"))
-		Expect(cluster.Ordinary.Delete(ctx, object)).To(Succeed())
+		cluster.Ordinary.Deletes(ctx, object)
 	})
 
 	It("can get a status, but not through it other metadata", func(ctx context.Context) {
@@ -142,7 +142,7 @@ func lockedObjects() {
 				},
 			},
 		})
-		Expect(provisioner.Create(ctx, deployment)).To(Succeed())
+		provisioner.Creates(ctx, deployment)
 		deployment.Status.ObservedGeneration = 1
 		Expect(cluster.Ordinary.Status().Update(ctx, deployment)).To(Succeed())
 		By("making the garbage collector delete the object, or preventing its deletion")
@@ -156,7 +156,7 @@ func lockedObjects() {
 		By("replacing the quota that the API server enforces")
 		quota := locked(&corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: namespace.Name, Name: "quota"}})
 		quota.Spec.Hard = corev1.ResourceList{corev1.ResourceConfigMaps: resource.MustParse("1")}
-		Expect(provisioner.Create(ctx, quota)).To(Succeed())
+		provisioner.Creates(ctx, quota)
 		quota.Status.Hard = corev1.ResourceList{corev1.ResourceConfigMaps: resource.MustParse("100")}
 		Expect(cluster.Ordinary.Status().Update(ctx, quota.DeepCopy())).To(BeLocked("quota"))
 		counter := cluster.Impersonate("system:serviceaccount:kube-system:resourcequota-controller",
@@ -173,7 +173,7 @@ func lockedObjects() {
 				To(MatchError(ContainSubstring("exceeded quota: quota, requested: configmaps=1, used: configmaps=1")))
 		}).WithContext(ctx).Should(Succeed())
 		pod := locked(wrappers.MakePod(namespace.Name, "pod"))
-		Expect(provisioner.Create(ctx, pod)).To(Succeed())
+		provisioner.Creates(ctx, pod)
 		for _, subresource := range []string{"ephemeralcontainers", "resize"} {
 			Expect(cluster.Ordinary.SubResource(subresource).Update(ctx, pod.DeepCopy())).To(BeLocked("pod"))
 		}
@@ -183,14 +183,14 @@ func lockedObjects() {
 
 	It("can lose its finalizers while it is being deleted", func(ctx context.Context) {
 		config.Finalizers = []string{"example.com/a", "example.com/b"}
-		Expect(provisioner.Update(ctx, config)).To(Succeed())
+		provisioner.Updates(ctx, config)
 		remove := func() error {
 			return cluster.Ordinary.Patch(ctx, wrappers.MakeConfigMap(namespace.Name, "config"),
 				client.RawPatch(types.JSONPatchType, []byte(`[{"op":"remove","path":"/metadata/finalizers/0"}]`)))
 		}
 		Expect(remove()).To(BeLocked("config"))
-		Expect(provisioner.Delete(ctx, config)).To(Succeed())
-		Expect(cluster.Ordinary.Get(ctx, client.ObjectKeyFromObject(config), config)).To(Succeed())
+		provisioner.Deletes(ctx, config)
+		cluster.Ordinary.Reads(ctx, config)
 		config.Data = map[string]string{"a": "b"}
 		Expect(cluster.Ordinary.Update(ctx, config.DeepCopy())).To(BeLocked("config"))
 		Expect(remove()).To(Succeed())
@@ -210,7 +210,7 @@ func lockedObjects() {
 			} {
 				metadata.Namespace, metadata.Name, metadata.Labels = namespace.Name, framework.Unique("adopted"), labels
 				quota := &corev1.ResourceQuota{ObjectMeta: metadata}
-				Expect(cluster.Ordinary.Create(ctx, quota)).To(Succeed())
+				cluster.Ordinary.Creates(ctx, quota)
 				object := corev1ac.ResourceQuota(quota.Name, namespace.Name).
 					WithLabels(map[string]string{v1alpha1.LabelManagedByTemplate: "team", v1alpha1.LabelLocked: "true"}).
 					WithAnnotations(map[string]string{v1alpha1.AnnotationNamespaceUID: string(namespace.UID)})
@@ -235,9 +235,9 @@ func lockedObjects() {
 			Namespace: namespace.Name, Name: "budget", Finalizers: []string{"example.com/a"},
 		}})
 		for _, object := range []client.Object{quota, budget} {
-			Expect(provisioner.Create(ctx, object)).To(Succeed())
-			Expect(provisioner.Delete(ctx, object)).To(Succeed())
-			Expect(cluster.Ordinary.Get(ctx, client.ObjectKeyFromObject(object), object)).To(Succeed())
+			provisioner.Creates(ctx, object)
+			provisioner.Deletes(ctx, object)
+			cluster.Ordinary.Reads(ctx, object)
 		}
 		quota.Status.Hard = corev1.ResourceList{corev1.ResourceConfigMaps: resource.MustParse("100")}
 		budget.Status.DisruptionsAllowed = 5
@@ -252,8 +252,8 @@ func lockedObjects() {
 	It("can be deleted while the namespace is terminating only with the verbs, as its controllers have", func(ctx context.Context) {
 		pod := wrappers.MakePod(namespace.Name, "running")
 		pod.Finalizers = []string{"example.com/a"}
-		Expect(cluster.Ordinary.Create(ctx, pod)).To(Succeed())
-		Expect(cluster.Ordinary.Delete(ctx, namespace)).To(Succeed())
+		cluster.Ordinary.Creates(ctx, pod)
+		cluster.Ordinary.Deletes(ctx, namespace)
 		Eventually(func(g Gomega) {
 			g.Expect(cluster.Ordinary.Create(ctx, wrappers.MakeConfigMap(namespace.Name, "late"))).To(MatchError(
 				ContainSubstring("is being terminated")))
@@ -291,8 +291,8 @@ func lockedObjects() {
 			g.Expect(cluster.Ordinary.Get(ctx, client.ObjectKeyFromObject(pod), pod)).To(Succeed())
 			g.Expect(pod.DeletionTimestamp).NotTo(BeNil())
 		}).WithContext(ctx).Should(Succeed())
-		Expect(cluster.Ordinary.Get(ctx, client.ObjectKeyFromObject(config), config)).To(Succeed())
-		Expect(cluster.Ordinary.Patch(ctx, pod, framework.MergePatch(`{"metadata":{"finalizers":null}}`))).To(Succeed())
+		cluster.Ordinary.Reads(ctx, config)
+		cluster.Ordinary.Patches(ctx, pod, `{"metadata":{"finalizers":null}}`)
 		framework.ExpectDeleted(ctx, cluster.Admin, namespace)
 	})
 }
@@ -327,11 +327,11 @@ func authorsOfTemplates() {
 		})
 		if len(rules) > 0 {
 			meta := metaOf(namespace, name)
-			Expect(cluster.Admin.Create(ctx, &rbacv1.Role{ObjectMeta: meta, Rules: rules})).To(Succeed())
-			Expect(cluster.Admin.Create(ctx, &rbacv1.RoleBinding{
+			cluster.Admin.Creates(ctx, &rbacv1.Role{ObjectMeta: meta, Rules: rules})
+			cluster.Admin.Creates(ctx, &rbacv1.RoleBinding{
 				ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
 				Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: name}},
-			})).To(Succeed())
+			})
 		}
 		return name, author
 	}
@@ -376,12 +376,12 @@ func authorsOfTemplates() {
 
 	It("is checked in an update only if the spec changes", func(ctx context.Context) {
 		template := makeTemplate(framework.Unique("updated"))
-		Expect(cluster.Admin.Create(ctx, template)).To(Succeed())
+		cluster.Admin.Creates(ctx, template)
 		DeferCleanup(func(ctx context.Context) { Expect(cluster.Admin.Delete(ctx, template)).To(Succeed()) })
 		_, author := makeAuthor(ctx, "")
 		template.Labels = map[string]string{"note": "x"}
 		eventually(func() error { return author.Update(ctx, template.DeepCopy()) }, Succeed())
-		Expect(cluster.Admin.Get(ctx, client.ObjectKeyFromObject(template), template)).To(Succeed())
+		cluster.Admin.Reads(ctx, template)
 		template.Status.UpdateRevision = "1"
 		Expect(author.Status().Update(ctx, template)).To(Succeed())
 		template.Spec.Scope = v1alpha1.ScopeAllNamespaces
@@ -418,7 +418,7 @@ func authorsOfTemplates() {
 			BeForbidden(`get Secret "nslifecycle-sources/source0"`))
 		By("changing one of the sources")
 		template := makeTemplate(framework.Unique("copies"), copies[:1]...)
-		Expect(author.Create(ctx, template)).To(Succeed())
+		author.Creates(ctx, template)
 		DeferCleanup(func(ctx context.Context) { Expect(cluster.Admin.Delete(ctx, template)).To(Succeed()) })
 		template.Spec.Objects[1].SourceRef.Kind = "ConfigMap"
 		Expect(author.Update(ctx, template)).To(BeForbidden(`get ConfigMap "nslifecycle-sources/source0"`))
@@ -427,7 +427,7 @@ func authorsOfTemplates() {
 	It("cannot write a template while no set exists", func(ctx context.Context) {
 		publishLater()
 		set := cluster.EffectiveSet(Default, ctx)
-		Expect(cluster.Admin.Delete(ctx, set)).To(Succeed())
+		cluster.Admin.Deletes(ctx, set)
 		eventually(func() error { return cluster.Admin.Create(ctx, makeTemplate("early"), client.DryRunAll) },
 			MatchError(ContainSubstring("nslifecycle-template-authors")))
 		publishSet(ctx, func(set *internalv1alpha1.NamespaceInitializerSet) { set.SystemNamespace = "" })

@@ -247,7 +247,7 @@ func existingParameters() {
 
 	BeforeAll(func(ctx context.Context) {
 		chosen = inTeam(framework.Unique("chosen")).Label(kind, "web").Annotation(size, "s").Obj()
-		Expect(cluster.Ordinary.Create(ctx, chosen)).To(Succeed())
+		cluster.Ordinary.Creates(ctx, chosen)
 		plain = framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("plain"))
 		for _, namespace := range []*corev1.Namespace{chosen, plain} {
 			completeInitialization(ctx, namespace.Name)
@@ -352,7 +352,7 @@ func existingParameters() {
 		changed.Labels["team"], changed.Annotations = "a", map[string]string{owner: "A B"}
 		Expect(cluster.Ordinary.Update(ctx, changed.DeepCopy())).To(BeRefused("owner"))
 		changed.Annotations[owner] = "bob"
-		Expect(cluster.Ordinary.Update(ctx, changed)).To(Succeed())
+		cluster.Ordinary.Updates(ctx, changed)
 		Expect(changed.Labels).NotTo(HaveKey(v1alpha1.LabelInitializing))
 		By("setting a value that the default would have set")
 		Expect(tryPatch(ctx, cluster.Ordinary, plain.Name, "annotations", size, new("l"))).To(BeRefused("immutable"))
@@ -481,19 +481,19 @@ func celBudgets() {
 	It("suffice for updates of a namespace with many annotations", func(ctx context.Context) {
 		name := framework.Unique("annotated")
 		namespace := wrappers.MakeNamespace(name).Annotation(v1alpha1.PrefixParameter+"p0", "a").Obj()
-		Expect(cluster.Admin.Create(ctx, namespace)).To(Succeed())
+		cluster.Admin.Creates(ctx, namespace)
 		for namespace.Labels[v1alpha1.LabelInitializing] != "" {
 			namespace.Annotations[v1alpha1.AnnotationPendingInitializers] = ""
-			Expect(cluster.Admin.Update(ctx, namespace)).To(Succeed())
+			cluster.Admin.Updates(ctx, namespace)
 		}
 		const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 		for i := range 5000 {
 			key := []byte{letters[i/62/62%62], letters[i/62%62], letters[i%62]}
 			namespace.Annotations[string(key)] = ""
 		}
-		Expect(cluster.Admin.Update(ctx, namespace)).To(Succeed())
+		cluster.Admin.Updates(ctx, namespace)
 		namespace.Labels = large().Labels
-		Expect(cluster.Ordinary.Update(ctx, namespace)).To(Succeed())
+		cluster.Ordinary.Updates(ctx, namespace)
 		Expect(tryPatch(ctx, cluster.Ordinary, name, "annotations", v1alpha1.PrefixParameter+"p0", new("aa"))).
 			To(BeRefused(`"p0" of template "large-0" is immutable`))
 		Expect(tryPatch(ctx, cluster.Ordinary, name, "annotations", v1alpha1.PrefixParameter+"p0", nil)).

@@ -276,7 +276,7 @@ func ignoreConfinement(ctx context.Context) []*startAttack {
 	GinkgoHelper()
 	for _, object := range (policies.ConfinedSubjects{confinedUser: {"a.test.example.com"}}).Render() {
 		Expect(client.IgnoreNotFound(cluster.Admin.Delete(ctx, object.DeepCopy()))).To(Succeed())
-		Expect(cluster.Admin.Create(ctx, object)).To(Succeed())
+		cluster.Admin.Creates(ctx, object)
 	}
 	config, err := cluster.User(confinedUser)
 	Expect(err).NotTo(HaveOccurred())

@@ -119,7 +119,7 @@ func publishSet(ctx context.Context, change func(*internalv1alpha1.NamespaceInit
 		},
 	}}, set.Templates)
 	if apierrors.IsNotFound(err) {
-		Expect(cluster.Admin.Create(ctx, set)).To(Succeed())
+		cluster.Admin.Creates(ctx, set)
 	} else {
 		Eventually(func(g Gomega) { // A busy API server can exceed its timeout while it writes the largest set.
 			stored := &internalv1alpha1.NamespaceInitializerSet{}
@@ -144,10 +144,10 @@ func publishSet(ctx context.Context, change func(*internalv1alpha1.NamespaceInit
 func publishLater() { DeferCleanup(publish) }
 
 // makePlain creates a namespace without initializers.
-func makePlain(ctx context.Context, user client.Client, prefix string) *corev1.Namespace {
+func makePlain(ctx context.Context, user *framework.User, prefix string) *corev1.Namespace {
 	GinkgoHelper()
 	namespace := wrappers.MakeNamespace(framework.Unique(prefix)).Label(plain, "").Obj()
-	Expect(user.Create(ctx, namespace)).To(Succeed())
+	user.Creates(ctx, namespace)
 	return namespace
 }
 

@@ -98,7 +98,7 @@ func restrictedTemplates() {
 	It("does not affect updates of a namespace that the template selects already", func(ctx context.Context) {
 		namespace := wrappers.MakeNamespace(framework.Unique("gold")).Label("tier", "gold").Obj()
 		Expect(cluster.Ordinary.Create(ctx, namespace.DeepCopy(), client.DryRunAll)).To(forbidden("gold"))
-		Expect(cluster.Admin.Create(ctx, namespace)).To(Succeed())
+		cluster.Admin.Creates(ctx, namespace)
 		Expect(tryPatch(ctx, cluster.Ordinary, namespace.Name, "labels", "note", new("x"))).To(Succeed())
 		Expect(tryPatch(ctx, cluster.Ordinary, namespace.Name, "labels", v1alpha1.LabelTemplate, new("gold"))).To(Succeed())
 	})
@@ -106,7 +106,7 @@ func restrictedTemplates() {
 	// The API server can know a new template for inject, but not yet for this policy.
 	It("is not recorded for a namespace if the policy does not know it yet", func(ctx context.Context) {
 		binding := &admissionv1.MutatingAdmissionPolicyBinding{ObjectMeta: metaOf("", "nslifecycle-inject")}
-		Expect(cluster.Admin.Delete(ctx, binding)).To(Succeed())
+		cluster.Admin.Deletes(ctx, binding)
 		DeferCleanup(func(ctx context.Context) {
 			Expect(cluster.InstallPolicies(ctx)).To(Succeed())
 			publish(ctx)
@@ -233,7 +233,7 @@ func usersWithoutUse() {
 	It("cannot choose it again after removing the label", func(ctx context.Context) {
 		for key, value := range labels {
 			namespace := wrappers.MakeNamespace(framework.Unique("chosen")).Label(key, value).Obj()
-			Expect(cluster.Admin.Create(ctx, namespace)).To(Succeed())
+			cluster.Admin.Creates(ctx, namespace)
 			Expect(tryPatch(ctx, cluster.Ordinary, namespace.Name, "labels", "note", new("x"))).To(Succeed())
 			Expect(tryPatch(ctx, cluster.Ordinary, namespace.Name, "labels", key, nil)).To(Succeed())
 			Expect(tryPatch(ctx, cluster.Ordinary, namespace.Name, "labels", key, &value)).To(forbidden)
@@ -271,7 +271,7 @@ func injectionWithTemplates() {
 		generated := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 			GenerateName: "shop-", Labels: map[string]string{v1alpha1.LabelTemplate: "by-name"},
 		}}
-		Expect(cluster.Ordinary.Create(ctx, generated)).To(Succeed())
+		cluster.Ordinary.Creates(ctx, generated)
 		Expect(framework.PendingOf(generated)).To(Equal(both))
 	})
 
@@ -305,7 +305,7 @@ func injectionWithTemplates() {
 			To(BeDeniedBy(internalv1alpha1.PolicyTemplates, "owner"))
 		system := cluster.GetNamespace(Default, ctx, metav1.NamespaceDefault)
 		system.Labels["owned"], system.Labels["note"] = "a", framework.Unique("x")
-		Expect(cluster.Ordinary.Update(ctx, system)).To(Succeed())
+		cluster.Ordinary.Updates(ctx, system)
 
 		publishLater()
 		publishSet(ctx, func(set *internalv1alpha1.NamespaceInitializerSet) { set.Initializers, set.Templates = nil, nil })
@@ -323,7 +323,7 @@ func provisioners() {
 
 	BeforeAll(func(ctx context.Context) {
 		namespace = wrappers.MakeNamespace(framework.Unique("provision")).Label(v1alpha1.LabelTemplate, "by-name").Obj()
-		Expect(cluster.Ordinary.Create(ctx, namespace)).To(Succeed())
+		cluster.Ordinary.Creates(ctx, namespace)
 		Expect(namespace.Labels).To(HaveKey(v1alpha1.LabelInitializing))
 		patchNamespace(ctx, cluster.Admin, namespace.Name, v1alpha1.AnnotationAppliedTemplates, new(record))
 	})
@@ -331,8 +331,8 @@ func provisioners() {
 	It("can write to an initializing namespace", func(ctx context.Context) {
 		Expect(cluster.Ordinary.Create(ctx, wrappers.MakeConfigMap(namespace.Name, "object"))).To(BeForbiddenBy("gate"))
 		object := wrappers.MakeConfigMap(namespace.Name, "object")
-		Expect(provisioner.Create(ctx, object)).To(Succeed())
-		Expect(provisioner.Delete(ctx, object)).To(Succeed())
+		provisioner.Creates(ctx, object)
+		provisioner.Deletes(ctx, object)
 	})
 
 	for key, values := range map[string][]string{
@@ -356,7 +356,7 @@ func provisioners() {
 		before := cluster.GetNamespace(Default, ctx, namespace.Name)
 		omitting := before.DeepCopy()
 		omitting.Labels, omitting.Annotations = nil, nil
-		Expect(provisioner.Update(ctx, omitting)).To(Succeed())
+		provisioner.Updates(ctx, omitting)
 		Expect(omitting.Labels).To(HaveKey(v1alpha1.LabelInitializing))
 		Expect(omitting.Annotations).To(Equal(before.Annotations))
 	})
@@ -375,7 +375,7 @@ func recordsOfTemplates() {
 		for _, user := range []*framework.User{cluster.Ordinary, cluster.Initializer} {
 			omitting := cluster.GetNamespace(Default, ctx, namespace.Name)
 			omitting.Annotations = nil
-			Expect(user.Update(ctx, omitting)).To(Succeed())
+			user.Updates(ctx, omitting)
 			Expect(omitting.Annotations).To(HaveKeyWithValue(v1alpha1.AnnotationAppliedTemplates, record))
 			Expect(user.SubResource("status").Update(ctx, withoutAnnotations(omitting))).To(Succeed())
 			Expect(tryPatch(ctx, user, namespace.Name, "annotations", v1alpha1.AnnotationAppliedTemplates, nil)).To(Succeed())
@@ -403,7 +403,7 @@ func recordsOfTemplates() {
 	It("is removed from new namespaces, or rejects them", func(ctx context.Context) {
 		namespace := wrappers.MakeNamespace(framework.Unique("record")).
 			Annotation(v1alpha1.AnnotationAppliedTemplates, record).Obj()
-		Expect(cluster.Ordinary.Create(ctx, namespace)).To(Succeed())
+		cluster.Ordinary.Creates(ctx, namespace)
 		Expect(namespace.Annotations).NotTo(HaveKey(v1alpha1.AnnotationAppliedTemplates))
 	})
 }

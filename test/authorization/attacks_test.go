@@ -98,10 +98,10 @@ var _ = Describe("The authorization webhook", Ordered, ContinueOnFailure, func()
 		var namespace string
 		Expect(expectHeld(ctx, requester, createAs(ctx, requester), func(ctx context.Context, name string) {
 			namespace = name
-			Expect(cluster.Admin.Delete(ctx, wrappers.MakeNamespace(name).Obj())).To(Succeed())
+			cluster.Admin.Deletes(ctx, wrappers.MakeNamespace(name).Obj())
 		})).To(Satisfy(apierrors.IsForbidden))
 		framework.ExpectDeleted(ctx, cluster.Admin, wrappers.MakeNamespace(namespace).Obj())
-		Expect(other.Create(ctx, makeInitializing(namespace))).To(Succeed())
+		other.Creates(ctx, makeInitializing(namespace))
 		Expect(create(ctx, requester, namespace).Err).To(Satisfy(apierrors.IsForbidden))
 		finish(ctx, namespace)
 		Expect(create(ctx, requester, namespace).Err).To(Satisfy(apierrors.IsForbidden))
@@ -159,7 +159,7 @@ var _ = Describe("The authorization webhook", Ordered, ContinueOnFailure, func()
 			if extra != nil {
 				review.Spec.Extra = extra
 			}
-			Expect(cluster.Admin.Create(ctx, review)).To(Succeed())
+			cluster.Admin.Creates(ctx, review)
 			Expect(review.Status.Allowed).To(BeFalse())
 			return time.Since(begin)
 		}
@@ -170,7 +170,7 @@ var _ = Describe("The authorization webhook", Ordered, ContinueOnFailure, func()
 			held <- create(map[string]authorizationv1.ExtraValue{"other": {"true"}})
 		}()
 		Consistently(held).WithContext(ctx).WithTimeout(immediate).ShouldNot(Receive())
-		Expect(cluster.Admin.Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})).To(Succeed())
+		cluster.Admin.Deletes(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
 		Eventually(held).WithContext(ctx).Should(Receive())
 	})
 

@@ -71,7 +71,7 @@ func enable(ctx context.Context, changes ...*strings.Replacer) {
 func createInitializing(ctx context.Context, user *framework.User) string {
 	GinkgoHelper()
 	name := framework.Unique("shop")
-	Expect(user.Create(ctx, makeInitializing(name))).To(Succeed())
+	user.Creates(ctx, makeInitializing(name))
 	return name
 }
 

@@ -255,18 +255,18 @@ func (s *scenario) killAt(ctx context.Context, target step, at func(kill func())
 func (s *scenario) createAndDelete(ctx context.Context, name string) {
 	GinkgoHelper()
 	namespace := makeProvisioned(name)
-	Expect(admin.Create(ctx, namespace)).To(Succeed())
+	admin.Creates(ctx, namespace)
 	Eventually(func(g Gomega) {
 		g.Expect(admin.Get(ctx, client.ObjectKeyFromObject(namespace), namespace)).To(Succeed())
 		condition := nsobject.FindCondition(namespace, v1alpha1.ConditionInitializing)
 		g.Expect(condition).NotTo(BeNil())
 		g.Expect(condition.Status).To(Equal(corev1.ConditionFalse), condition.Message)
 	}).WithContext(ctx).Should(Succeed())
-	Expect(admin.Create(ctx, wrappers.MakeConfigMap(name, "content"))).To(Succeed())
-	Expect(admin.Create(ctx, &corev1.Pod{
+	admin.Creates(ctx, wrappers.MakeConfigMap(name, "content"))
+	admin.Creates(ctx, &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: "content"},
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "a", Image: "a"}}},
-	})).To(Succeed())
-	Expect(admin.Delete(ctx, namespace)).To(Succeed())
+	})
+	admin.Deletes(ctx, namespace)
 	framework.ExpectDeleted(ctx, admin, namespace)
 }

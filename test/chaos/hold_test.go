@@ -99,7 +99,7 @@ func registerHeld(ctx context.Context) {
 	configuration := wrappers.MakeConfiguration("held").Initializer(heldInitializer, v1alpha1.InitializerSettings{
 		NamespaceSelector: &v1alpha1.NamespaceSelector{MatchLabels: map[string]v1alpha1.LabelValue{"held": "true"}},
 	}).Obj()
-	Expect(admin.Create(ctx, configuration)).To(Succeed())
+	admin.Creates(ctx, configuration)
 	DeferCleanup(func(ctx context.Context) { Expect(admin.Delete(ctx, configuration)).To(Succeed()) })
 }
 
@@ -108,12 +108,12 @@ func installHold(ctx context.Context) {
 	GinkgoHelper()
 	Expect(plane.InstallHold(ctx, "default")).To(Succeed())
 	DeferCleanup(func(ctx context.Context) {
-		Expect(admin.Delete(ctx, &admissionv1.MutatingWebhookConfiguration{
+		admin.Deletes(ctx, &admissionv1.MutatingWebhookConfiguration{
 			ObjectMeta: metav1.ObjectMeta{Name: internalv1alpha1.HoldConfiguration},
-		})).To(Succeed())
-		Expect(admin.Delete(ctx, &admissionv1.ValidatingWebhookConfiguration{
+		})
+		admin.Deletes(ctx, &admissionv1.ValidatingWebhookConfiguration{
 			ObjectMeta: metav1.ObjectMeta{Name: internalv1alpha1.TemplatesConfiguration},
-		})).To(Succeed())
+		})
 	})
 }
 

@@ -66,7 +66,7 @@ type scenario struct {
 	requests    *faults.HTTPProxy
 	connections *faults.TCPProxy
 	// admin uses the undisturbed API server.
-	admin client.Client
+	admin *framework.User
 	kept  []*corev1.Namespace
 	// change is the number of the last change of the template.
 	change int
@@ -76,7 +76,7 @@ type scenario struct {
 
 func startScenario(ctx context.Context, managers int, flags ...string) *scenario {
 	GinkgoHelper()
-	s := &scenario{admin: undisturbed.As(cluster.Admin).Client}
+	s := &scenario{admin: undisturbed.As(cluster.Admin)}
 	var err error
 	s.requests, err = faults.StartHTTPProxy(plane.Admin)
 	Expect(err).NotTo(HaveOccurred())
@@ -98,7 +98,7 @@ func (s *scenario) createTemplate(ctx context.Context) {
 	GinkgoHelper()
 	object := &v1alpha1.NamespaceTemplate{}
 	Expect(yaml.UnmarshalStrict([]byte(template), object)).To(Succeed())
-	Expect(s.admin.Create(ctx, object)).To(Succeed())
+	s.admin.Creates(ctx, object)
 	DeferCleanup(func(ctx context.Context) { Expect(s.admin.Delete(ctx, object)).To(Succeed()) })
 }
 
@@ -121,7 +121,7 @@ func (s *scenario) keep(ctx context.Context) {
 	GinkgoHelper()
 	for range keptNamespaces {
 		namespace := makeProvisioned(framework.Unique("kept"))
-		Expect(admin.Create(ctx, namespace)).To(Succeed())
+		admin.Creates(ctx, namespace)
 		s.kept = append(s.kept, namespace)
 	}
 	s.expectTemplate(ctx)
@@ -168,7 +168,7 @@ func (s *scenario) expectEndState(ctx context.Context, namespaces *traffic, stop
 	namespaces.expectRemoved()
 	Expect(max(removed, updated)).To(BeNumerically("<", convergence))
 	for _, namespace := range s.kept {
-		Expect(admin.Delete(ctx, namespace)).To(Succeed())
+		admin.Deletes(ctx, namespace)
 	}
 	for _, namespace := range s.kept {
 		framework.ExpectDeleted(ctx, admin, namespace)

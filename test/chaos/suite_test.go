@@ -15,7 +15,6 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	"github.com/nslifecycle/nslifecycle/test/framework"
@@ -45,7 +44,7 @@ var (
 	// authority signs the API server's certificates.
 	authority *controlplane.Authority
 	// admin is a member of system:masters.
-	admin client.Client
+	admin *framework.User
 	// servesPolicies reports whether the API server serves MutatingAdmissionPolicy v1.
 	servesPolicies bool
 	// binary is the path of the manager binary.
@@ -93,7 +92,7 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	undisturbedLog := framework.NewAuditLog()
 	undisturbed = cluster.StartSecondAPIServer(ctx, undisturbedLog.Flag(), "--watch-cache=false",
 		"--etcd-servers="+members.URLs())
-	plane, admin = cluster.ControlPlane, framework.NewClient(cluster.ControlPlane.Admin, apiextensionsv1.AddToScheme)
+	plane, admin = cluster.ControlPlane, framework.NewUser(cluster.ControlPlane.Admin, apiextensionsv1.AddToScheme)
 
 	servesPolicies = framework.ServesPolicies(ctx, plane.Admin)
 	binary = filepath.Join(plane.Dir, "manager")
@@ -102,8 +101,7 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	cluster.AddTemplateAccount(ctx, templateAccount)
 	runInitializer(ctx, initializers.PolicyManifest, initializers.PolicyAccount, policyInitializer, initializers.Policy)
 	runInitializer(ctx, initializers.OwnerManifest, initializers.OwnerAccount, ownerInitializer, initializers.Owner)
-	Expect(admin.Create(ctx,
-		wrappers.MakeConfiguration("chaos").Initializers(policyInitializer, ownerInitializer).Obj())).To(Succeed())
+	admin.Creates(ctx, wrappers.MakeConfiguration("chaos").Initializers(policyInitializer, ownerInitializer).Obj())
 	cluster.StartObserver(ctx, func(o *framework.Observation) {
 		o.Servers = append([]observer.Server{{Config: undisturbed.ConfigFor(plane.Admin), Log: string(undisturbedLog)}}, o.Servers...)
 		o.Rules.Required = required

@@ -49,8 +49,7 @@ var _ = Describe("An upgrade from another version", func() {
 		cluster, err := controlplane.Start(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(func() { Expect(cluster.Stop()).To(Succeed()) })
-		clusterAdmin, err := controlplane.NewClient(cluster.Admin)
-		Expect(err).NotTo(HaveOccurred())
+		clusterAdmin := framework.NewUser(cluster.Admin)
 		apply := func(root string) {
 			GinkgoHelper()
 			_, err := cluster.Kubectl(ctx, cluster.Admin, "apply", "-k", filepath.Join(root, "config", "default"))
@@ -69,7 +68,7 @@ var _ = Describe("An upgrade from another version", func() {
 			"--leader-elect-resource-name=admission.nslifecycle.dev")
 
 		By("creating one namespace at each stage")
-		Expect(clusterAdmin.Create(ctx, wrappers.MakeConfiguration("upgrade").Initializers(ownerInitializer).Obj())).To(Succeed())
+		clusterAdmin.Creates(ctx, wrappers.MakeConfiguration("upgrade").Initializers(ownerInitializer).Obj())
 		Eventually(func(g Gomega) {
 			probe := wrappers.MakeNamespace("probe").Obj()
 			g.Expect(clusterAdmin.Create(ctx, probe, client.DryRunAll)).To(Succeed())
@@ -78,7 +77,7 @@ var _ = Describe("An upgrade from another version", func() {
 		stages := map[string]*corev1.Namespace{}
 		for _, stage := range []string{"waiting", "ready", "terminating"} {
 			stages[stage] = wrappers.MakeNamespace(stage).Obj()
-			Expect(clusterAdmin.Create(ctx, stages[stage])).To(Succeed())
+			clusterAdmin.Creates(ctx, stages[stage])
 		}
 		expectInitializing := func(stage string, status corev1.ConditionStatus, reason string) {
 			GinkgoHelper()
@@ -93,8 +92,8 @@ var _ = Describe("An upgrade from another version", func() {
 		}
 		held := wrappers.MakeConfigMap("terminating", "held")
 		held.Finalizers = []string{"example.com/held"}
-		Expect(clusterAdmin.Create(ctx, held)).To(Succeed())
-		Expect(clusterAdmin.Delete(ctx, stages["terminating"])).To(Succeed())
+		clusterAdmin.Creates(ctx, held)
+		clusterAdmin.Deletes(ctx, stages["terminating"])
 		expectInitializing("waiting", corev1.ConditionTrue, v1alpha1.ReasonInitializing)
 		before := stages["waiting"].DeepCopy()
 
@@ -120,11 +119,11 @@ var _ = Describe("An upgrade from another version", func() {
 		emptyPendingList(ctx, cluster, "waiting")
 		expectInitializing("waiting", corev1.ConditionFalse, v1alpha1.ReasonInitialized)
 		expectInitializing("ready", corev1.ConditionFalse, v1alpha1.ReasonInitialized)
-		Expect(clusterAdmin.Get(ctx, client.ObjectKeyFromObject(held), held)).To(Succeed())
+		clusterAdmin.Reads(ctx, held)
 		held.Finalizers = nil
-		Expect(clusterAdmin.Update(ctx, held)).To(Succeed())
+		clusterAdmin.Updates(ctx, held)
 		for _, stage := range []string{"waiting", "ready"} {
-			Expect(clusterAdmin.Delete(ctx, stages[stage])).To(Succeed())
+			clusterAdmin.Deletes(ctx, stages[stage])
 		}
 		for stage := range stages {
 			Eventually(func() bool {
@@ -173,7 +172,7 @@ var _ = Describe("API servers", Serial, func() {
 		}
 		slots := []*slot{startSlot(ctx, apiServers[0]), startSlot(ctx, apiServers[0])}
 		managers := startManagerFor(ctx, slots)
-		s := &scenario{admin: undisturbed.As(cluster.Admin).Client, managers: managers}
+		s := &scenario{admin: undisturbed.As(cluster.Admin), managers: managers}
 		cluster.ExpectActive(ctx, "chaos")
 		expectFail(ctx)
 		s.createTemplate(ctx)
@@ -226,7 +225,7 @@ var _ = Describe("API servers", Serial, func() {
 		only.expectInjection(ctx, ownerInitializer)
 		only.replace(ctx, apiServers[0])
 		start, without := time.Now(), 0
-		user := framework.NewClient(only.configFor(plane.Admin))
+		user := framework.NewUser(only.configFor(plane.Admin))
 		Eventually(func() string {
 			probe := wrappers.MakeNamespace("probe").Obj()
 			if user.Create(ctx, probe, client.DryRunAll) == nil && framework.PendingOf(probe) == "" {
@@ -312,7 +311,7 @@ func (s *slot) configFor(user *rest.Config) *rest.Config {
 // expectInjection waits until the API server adds an initializer to new namespaces, and the webhooks are complete.
 func (s *slot) expectInjection(ctx context.Context, initializer string) {
 	GinkgoHelper()
-	api := framework.NewClient(s.configFor(plane.Admin))
+	api := framework.NewUser(s.configFor(plane.Admin))
 	Eventually(func(g Gomega) {
 		webhooks := &admissionv1.MutatingWebhookConfiguration{}
 		g.Expect(api.Get(ctx, client.ObjectKey{Name: internalv1alpha1.InjectConfiguration}, webhooks)).To(Succeed())
@@ -331,7 +330,7 @@ func (s *scenario) createWaiting(ctx context.Context) *corev1.Namespace {
 	registerHeld(ctx)
 	cluster.ExpectActive(ctx, "held")
 	namespace := wrappers.MakeNamespace(framework.Unique("waiting")).Label("held", "true").Obj()
-	Expect(admin.Create(ctx, namespace)).To(Succeed())
+	admin.Creates(ctx, namespace)
 	Eventually(func(g Gomega) {
 		g.Expect(s.admin.Get(ctx, client.ObjectKeyFromObject(namespace), namespace)).To(Succeed())
 		g.Expect(framework.PendingOf(namespace)).To(Equal(heldInitializer))
@@ -371,7 +370,7 @@ func expectMechanism(ctx context.Context, slots []*slot) {
 		}
 	}
 	Eventually(func() error {
-		return framework.NewClient(slots[0].configFor(plane.Admin)).Get(ctx, client.ObjectKey{Name: internalv1alpha1.InjectConfiguration},
+		return framework.NewUser(slots[0].configFor(plane.Admin)).Get(ctx, client.ObjectKey{Name: internalv1alpha1.InjectConfiguration},
 			&admissionv1.MutatingAdmissionPolicy{})
 	}).WithContext(ctx).WithTimeout(untilInstalled).Should(Succeed())
 }

@@ -49,7 +49,7 @@ func (f *fixture) expectStuckUntilDeregistered(ctx context.Context, server *fram
 	f.expectFindings(ctx, expected.withMessage(server.Group))
 
 	By("deleting the APIService")
-	Expect(admin.Delete(ctx, server.APIService)).To(Succeed())
+	admin.Deletes(ctx, server.APIService)
 	f.expectDeleted(ctx)
 }
 
@@ -61,7 +61,7 @@ var _ = Describe("An aggregated API server", func() {
 			server.Register(ctx, cluster)
 			expected := proven(diagnosis.CauseAPIServiceUnavailable).withEvidence(reason)
 			if reason == "ServiceNotFound" {
-				Expect(admin.Delete(ctx, server.Service.DeepCopy())).To(Succeed())
+				admin.Deletes(ctx, server.Service.DeepCopy())
 				expected = expected.withMessage("Service default/" + server.Service.Name + " does not exist")
 			}
 			server.ExpectAvailable(ctx, "False")

@@ -127,14 +127,14 @@ var _ = Describe("A finalizer", func() {
 		deployment := &appsv1.Deployment{}
 		Expect(admin.Get(ctx, client.ObjectKey{Namespace: "cert-manager", Name: "cert-manager"}, deployment)).To(Succeed())
 		deployment.Spec.Replicas = new(int32(0))
-		Expect(admin.Update(ctx, deployment)).To(Succeed())
+		admin.Updates(ctx, deployment)
 		deployment.Status = appsv1.DeploymentStatus{}
 		Expect(admin.Status().Update(ctx, deployment)).To(Succeed())
 		f.expectFindings(ctx, inferred(diagnosis.CauseFinalizerOwnerNotRunning, "challenges.acme.cert-manager.io/held").
 			withEvidence("cert-manager/cert-manager has 0 of 0 pods ready"))
 
 		By("uninstalling the controller")
-		Expect(admin.Delete(ctx, deployment)).To(Succeed())
+		admin.Deletes(ctx, deployment)
 		f.expectFindings(ctx, inferred(diagnosis.CauseFinalizerOwnerNotFound, "challenges.acme.cert-manager.io/held").
 			withMessage("the controller of cert-manager"))
 		removeFinalizers(ctx, object)
@@ -162,9 +162,9 @@ func (f *fixture) expireLease(ctx context.Context) {
 	GinkgoHelper()
 	lease := &coordinationv1.Lease{}
 	lease.Namespace, lease.Name = f.text("$id-system"), f.text("widgets.$id.example.com")
-	Expect(admin.Get(ctx, client.ObjectKeyFromObject(lease), lease)).To(Succeed())
+	admin.Reads(ctx, lease)
 	lease.Spec.RenewTime = &metav1.MicroTime{Time: time.Now().Add(-time.Hour)}
-	Expect(admin.Update(ctx, lease)).To(Succeed())
+	admin.Updates(ctx, lease)
 }
 
 // publishOnNamespace publishes a condition with status False on the namespace, as packages initializer and

@@ -42,7 +42,7 @@ var (
 	// cluster has a manager that finalizes and diagnoses the namespaces.
 	cluster *framework.Cluster
 	// admin is a member of system:masters.
-	admin client.Client
+	admin *framework.User
 	// collector has the permissions of admin.
 	collector *collect.Collector
 )
@@ -63,7 +63,7 @@ var _ = BeforeSuite(func(ctx context.Context) {
 func startControlPlane(ctx context.Context) {
 	GinkgoHelper()
 	cluster = framework.StartControlPlane(ctx)
-	admin = framework.NewClient(cluster.Admin.Config, apiextensionsv1.AddToScheme)
+	admin = framework.NewUser(cluster.Admin.Config, apiextensionsv1.AddToScheme)
 	collector = newCollector(cluster.Admin.Config)
 }
 

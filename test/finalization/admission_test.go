@@ -41,7 +41,7 @@ func startWebhook(
 		FailurePolicy:           new(admissionregistrationv1.Fail),
 		TimeoutSeconds:          new(int32(30)),
 	}}
-	create(ctx, configuration)
+	admin.Creates(ctx, configuration)
 	DeferCleanup(func(ctx context.Context) {
 		Expect(client.IgnoreNotFound(admin.Delete(ctx, configuration))).To(Succeed())
 	})
@@ -65,14 +65,14 @@ var _ = Describe("A denied deletion", func() {
 	It("is reported and does not block other deletions", func(ctx context.Context) {
 		namespace := createNamespace(ctx, "denied")
 		content := makeContent(namespace.Name)
-		create(ctx, content...)
+		admin.Creates(ctx, content...)
 		protected := wrappers.MakeConfigMap(namespace.Name, "protected")
-		create(ctx, protected)
+		admin.Creates(ctx, protected)
 		const reason = "the policy protects the object"
 		policy := framework.DenyByPolicy(ctx, admin, framework.RequestsFor("*", "*", admissionregistrationv1.Delete),
 			fmt.Sprintf("request.namespace == %q && request.name == %q", namespace.Name, protected.Name), reason)
 		expectDenied(ctx, protected)
-		deleteObject(ctx, namespace)
+		admin.Deletes(ctx, namespace)
 
 		expectContentDeleted(ctx, content)
 		eventuallyNamespace(ctx, namespace.Name, HaveRemaining("configmaps. has 1 resource instances"),
@@ -81,7 +81,7 @@ var _ = Describe("A denied deletion", func() {
 		expectKept(ctx, protected)
 		expectNamespaceFinalizerKept(ctx, namespace)
 
-		deleteObject(ctx, policy)
+		admin.Deletes(ctx, policy)
 		framework.ExpectDeleted(ctx, admin, namespace)
 		expectNoObjects(ctx, namespace.Name)
 	})

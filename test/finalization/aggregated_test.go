@@ -29,7 +29,7 @@ func deleteBehaviorNamespaces(
 		server.add(name, namespaces[name].Name, "a", "b", "c")
 	}
 	for _, namespace := range namespaces {
-		deleteObject(ctx, namespace)
+		admin.Deletes(ctx, namespace)
 	}
 	return namespaces
 }
@@ -133,7 +133,7 @@ var _ = Describe("Objects in an aggregated API server", func() {
 			server.add(resource, namespace.Name, "a", "b", "c")
 			server.add(resource, neighbour.Name, "a")
 		}
-		deleteObject(ctx, namespace)
+		admin.Deletes(ctx, namespace)
 		framework.ExpectDeleted(ctx, admin, namespace)
 		Expect(server.count("ones", namespace.Name)).To(BeZero())
 		Expect(server.count("unlistables", namespace.Name)).To(BeZero())
@@ -149,10 +149,10 @@ var _ = Describe("Objects in an aggregated API server", func() {
 		server := newAggregatedServer(map[string][]string{"ones": {"delete", "list"}}).serve(ctx)
 		namespace := createNamespace(ctx, "down")
 		content := makeContent(namespace.Name)
-		create(ctx, content...)
+		admin.Creates(ctx, content...)
 		server.add("ones", namespace.Name, "a", "b")
 		server.Stop()
-		deleteObject(ctx, namespace)
+		admin.Deletes(ctx, namespace)
 		// Controllers of these objects may need the permissions and Secrets in the namespace.
 		expectKept(ctx, expectUnneededDeleted(ctx, content)...)
 		failed := Or(HaveDiscoveryFailure(server.Group), HaveContentFailure(server.Group))

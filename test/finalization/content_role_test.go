@@ -27,7 +27,7 @@ const contentRole = "nslifecycle-content"
 // expectDeletable deletes a namespace and waits until it no longer exists.
 func expectDeletable(ctx context.Context, namespace *corev1.Namespace) {
 	GinkgoHelper()
-	deleteObject(ctx, namespace)
+	admin.Deletes(ctx, namespace)
 	framework.ExpectDeleted(ctx, admin, namespace)
 }
 
@@ -49,7 +49,7 @@ func grantsList(rules []rbacv1.PolicyRule, group, resource string) bool {
 // establish creates a CRD, and an object as soon as the API server accepts it.
 func (t customType) establish(ctx context.Context, namespace string) {
 	GinkgoHelper()
-	create(ctx, t.definition())
+	admin.Creates(ctx, t.definition())
 	DeferCleanup(func(ctx context.Context) {
 		Expect(client.IgnoreNotFound(admin.Delete(ctx, t.definition()))).To(Succeed())
 	})
@@ -76,8 +76,7 @@ var _ = Describe("The ClusterRole content", func() {
 		custom, namespace := makeCustomType(), createNamespace(ctx, "content-new")
 		other := createNamespace(ctx, "content-other")
 		custom.establish(ctx, namespace.Name)
-		deleteObject(ctx, other)
-		deleteObject(ctx, namespace)
+		admin.Deletes(ctx, other, namespace)
 		framework.ExpectDeleted(ctx, admin, other)
 		framework.ExpectDeleted(ctx, admin, namespace)
 		expectNothingStored(ctx, custom, namespace.Name)
@@ -95,11 +94,11 @@ var _ = Describe("The ClusterRole content", func() {
 		custom := createCustomType(ctx)
 		expectDeletable(ctx, createNamespace(ctx, "content-scope"))
 		Expect(grantsList(rulesOf(ctx, contentRole), custom.group, custom.plural)).To(BeTrue())
-		deleteObject(ctx, custom.definition())
+		admin.Deletes(ctx, custom.definition())
 		framework.ExpectDeleted(ctx, admin, custom.definition())
 		cluster := custom.definition()
 		Expect(unstructured.SetNestedField(cluster.Object, "Cluster", "spec", "scope")).To(Succeed())
-		create(ctx, cluster)
+		admin.Creates(ctx, cluster)
 		role := &rbacv1.ClusterRole{}
 		Eventually(func(g Gomega) {
 			g.Expect(admin.Get(ctx, client.ObjectKey{Name: contentRole}, role)).To(Succeed())
@@ -151,7 +150,7 @@ var _ = Describe("A type that the operator may not list", func() {
 		keeper := &rbacv1.ClusterRole{}
 		Expect(admin.Get(ctx, client.ObjectKey{Name: "owned-keeper"}, keeper)).To(Succeed())
 		keeper.Rules[0].Verbs = []string{"get", "update"}
-		Expect(admin.Update(ctx, keeper)).To(Succeed())
+		admin.Updates(ctx, keeper)
 		role := &rbacv1.ClusterRole{}
 		Expect(admin.Get(ctx, client.ObjectKey{Name: "owned-content"}, role)).To(Succeed())
 		for gvr := range namespacedTypes(ctx, "delete") {
@@ -161,14 +160,14 @@ var _ = Describe("A type that the operator may not list", func() {
 				})
 			}
 		}
-		Expect(admin.Update(ctx, role)).To(Succeed())
+		admin.Updates(ctx, role)
 		startManager(ctx, config)
 
 		namespace := createNamespace(ctx, "denied")
 		createCustom(ctx, custom, custom.object(namespace.Name, "kept"))
 		limits := &corev1.LimitRange{ObjectMeta: metav1.ObjectMeta{Namespace: namespace.Name, Name: "deleted"}}
-		create(ctx, limits)
-		deleteObject(ctx, namespace)
+		admin.Creates(ctx, limits)
+		admin.Deletes(ctx, namespace)
 		command := fmt.Sprintf("kubectl create clusterrole nslifecycle-content-%[1]s --verb=delete,list,watch --resource=%[1]s",
 			custom.plural+"."+custom.group)
 		eventuallyNamespace(ctx, namespace.Name, HaveContentFailure("is forbidden", command))

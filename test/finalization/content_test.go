@@ -118,7 +118,7 @@ var _ = Describe("The content of a namespace", func() {
 			}
 		}
 
-		deleteObject(ctx, namespace)
+		admin.Deletes(ctx, namespace)
 		// kube-controller-manager, which does not run here, removes the finalizers of unused
 		// PersistentVolumeClaims.
 		claims := schema.GroupVersionResource{Version: "v1", Resource: "persistentvolumeclaims"}
@@ -160,7 +160,7 @@ var _ = Describe("The content of a namespace", func() {
 		}
 		Expect(countOf(Default, ctx, custom.resource(), namespace.Name)).To(Equal(6))
 
-		deleteObject(ctx, namespace)
+		admin.Deletes(ctx, namespace)
 		framework.ExpectDeleted(ctx, admin, namespace)
 		expectNoObjects(ctx, namespace.Name)
 		for _, version := range custom.versions {
@@ -173,16 +173,16 @@ var _ = Describe("The content of a namespace", func() {
 		func(ctx context.Context, policy metav1.DeletionPropagation, finalizer string) {
 			namespace := createNamespace(ctx, "propagation")
 			owner := wrappers.MakeConfigMap(namespace.Name, "owner")
-			create(ctx, owner)
+			admin.Creates(ctx, owner)
 			dependent := wrappers.MakeConfigMap(namespace.Name, "dependent")
 			dependent.OwnerReferences = []metav1.OwnerReference{{
 				APIVersion: "v1", Kind: "ConfigMap", Name: owner.Name, UID: owner.UID, BlockOwnerDeletion: new(true),
 			}}
-			create(ctx, dependent)
+			admin.Creates(ctx, dependent)
 			Expect(admin.Delete(ctx, owner, client.PropagationPolicy(policy))).To(Succeed())
 			Expect(admin.Get(ctx, keyOf(owner), owner)).To(Succeed(), "the object was deleted despite its finalizer")
 			Expect(owner.Finalizers).To(ConsistOf(finalizer))
-			deleteObject(ctx, namespace)
+			admin.Deletes(ctx, namespace)
 			framework.ExpectDeleted(ctx, admin, namespace)
 			expectNoObjects(ctx, namespace.Name)
 		},

@@ -84,7 +84,7 @@ func (t customType) definition() *unstructured.Unstructured {
 // install creates the CRD and deletes it when the spec ends.
 func (t customType) install(ctx context.Context) {
 	GinkgoHelper()
-	create(ctx, t.definition())
+	admin.Creates(ctx, t.definition())
 	DeferCleanup(func(ctx context.Context) {
 		Expect(client.IgnoreNotFound(admin.Delete(ctx, t.definition()))).To(Succeed())
 	})
@@ -148,8 +148,8 @@ var _ = Describe("Custom resources", func() {
 		namespace := createNamespace(ctx, "crd-held")
 		held := withFinalizer(custom.object(namespace.Name, "held"))
 		createCustom(ctx, custom, held)
-		deleteObject(ctx, custom.definition())
-		deleteObject(ctx, namespace)
+		admin.Deletes(ctx, custom.definition())
+		admin.Deletes(ctx, namespace)
 		eventuallyNamespace(ctx, namespace.Name, And(
 			HaveRemaining(custom.remaining(1)),
 			HaveFinalizersRemaining(testFinalizer+" in 1 resource instances"),
@@ -165,12 +165,12 @@ var _ = Describe("Custom resources", func() {
 		custom := createCustomType(ctx, "v1")
 		namespace := createNamespace(ctx, "crd-served-again")
 		keeper := withFinalizer(wrappers.MakeConfigMap(namespace.Name, "keeper"))
-		create(ctx, keeper)
+		admin.Creates(ctx, keeper)
 		createCustom(ctx, custom, custom.object(namespace.Name, "hidden"))
 		By("disabling the version, which hides its stored objects")
 		custom.hide(ctx)
 
-		deleteObject(ctx, namespace)
+		admin.Deletes(ctx, namespace)
 		eventuallyNamespace(ctx, namespace.Name, HaveRemaining("configmaps. has 1"))
 		updateDefinition(ctx, custom.definition())
 		custom.expectServed(ctx)
@@ -206,7 +206,7 @@ var _ = Describe("A custom resource type that is redefined during a finalization
 			for _, name := range names {
 				createCustom(ctx, custom, custom.object(namespace.Name, name))
 			}
-			deleteObject(ctx, namespace)
+			admin.Deletes(ctx, namespace)
 			blocked := newRequestBlocker(func(request *http.Request) bool {
 				return request.Method == method && request.URL.Query().Get("watch") == "" &&
 					strings.Contains(request.URL.Path, "/apis/"+custom.group+"/v1/namespaces/"+namespace.Name+"/widgets")
@@ -215,11 +215,11 @@ var _ = Describe("A custom resource type that is redefined during a finalization
 			Eventually(blocked.arrived).WithContext(ctx).Should(BeClosed())
 
 			By("redefining the type")
-			deleteObject(ctx, custom.definition())
+			admin.Deletes(ctx, custom.definition())
 			framework.ExpectDeleted(ctx, admin, custom.definition())
 			definition := custom.definition()
 			definition.Object["spec"].(map[string]any)["scope"] = scope
-			create(ctx, definition)
+			admin.Creates(ctx, definition)
 			in := ""
 			if scope == "Namespaced" {
 				in = other.Name
@@ -243,7 +243,7 @@ var _ = Describe("A custom resource type that is redefined during a finalization
 				Expect(now.GetUID()).To(Equal(uids[name]))
 				Expect(now.GetDeletionTimestamp()).To(BeNil())
 			}
-			deleteObject(ctx, other)
+			admin.Deletes(ctx, other)
 			framework.ExpectDeleted(ctx, admin, other)
 		},
 		// Each entry takes about 10 s: the API server delays the first objects of a CRD.
@@ -257,7 +257,7 @@ var _ = Describe("A custom resource type that is redefined during a finalization
 		namespace := createNamespace(ctx, "unserved")
 		createCustom(ctx, custom, custom.object(namespace.Name, "hidden"))
 		custom.hide(ctx)
-		deleteObject(ctx, namespace)
+		admin.Deletes(ctx, namespace)
 		framework.ExpectDeleted(ctx, admin, namespace)
 
 		By("serving the version again")
@@ -273,8 +273,8 @@ var _ = Describe("A custom resource type that is redefined during a finalization
 
 		By("recreating the namespace, which deletes the orphaned object")
 		again := wrappers.MakeNamespace(namespace.Name).Obj()
-		create(ctx, again)
-		deleteObject(ctx, again)
+		admin.Creates(ctx, again)
+		admin.Deletes(ctx, again)
 		framework.ExpectDeleted(ctx, admin, again)
 		expectNothingStored(ctx, custom, namespace.Name)
 	}, SpecTimeout(5*time.Minute))

@@ -29,10 +29,10 @@ import (
 func timeToDelete(ctx context.Context) time.Duration {
 	GinkgoHelper()
 	namespace := createNamespace(ctx, "grace-period")
-	create(ctx, makeConfigMaps(namespace.Name, "a", "b")...)
+	admin.Creates(ctx, makeConfigMaps(namespace.Name, "a", "b")...)
 	observed := framework.WatchNamespace(ctx, cluster.Admin.Config, namespace)
 	begin := time.Now()
-	deleteObject(ctx, namespace)
+	admin.Deletes(ctx, namespace)
 	_, removed := observed.WaitForRemoval(ctx)
 	Expect(countOf(Default, ctx, configMaps, namespace.Name)).To(BeZero())
 	took := removed.Sub(begin)
@@ -72,14 +72,14 @@ var _ = Describe("The grace period", func() {
 
 		By("adding another API server")
 		second := apiServerLease("apiserver-other", time.Now())
-		create(ctx, second)
+		admin.Creates(ctx, second)
 		DeferCleanup(func(ctx context.Context) { Expect(client.IgnoreNotFound(admin.Delete(ctx, second))).To(Succeed()) })
 		Expect(timeToDelete(ctx)).To(BeNumerically(">=", 5*time.Second))
 		Expect(logged).To(gbytes.Say(`Chose the grace period.*"gracePeriod": "5s", "reason": "there are 2 API servers: apiserver-`))
 
 		By("letting the Lease of the second API server expire")
 		second.Spec.RenewTime = &metav1.MicroTime{Time: time.Now().Add(-2 * time.Hour)}
-		Expect(admin.Update(ctx, second)).To(Succeed())
+		admin.Updates(ctx, second)
 		Expect(timeToDelete(ctx)).To(BeNumerically(">=", time.Second))
 		Expect(logged).To(gbytes.Say(`Chose the grace period.*"gracePeriod": "1s", "reason": "there is one API server: ` + self))
 	}, SpecTimeout(5*time.Minute))
@@ -94,7 +94,7 @@ var _ = Describe("An object whose creation is delayed by a webhook", func() {
 		received, unblock := make(chan struct{}, 1), make(chan struct{})
 		delayCreations(ctx, namespace.Name, received, unblock)
 		first, last := withFinalizer(wrappers.MakeConfigMap(namespace.Name, "first")), withFinalizer(wrappers.MakeConfigMap(namespace.Name, "last"))
-		create(ctx, first, last)
+		admin.Creates(ctx, first, last)
 		created := make(chan error, 1)
 		go func() {
 			created <- admin.Create(ctx, &corev1.LimitRange{ObjectMeta: metav1.ObjectMeta{
@@ -102,7 +102,7 @@ var _ = Describe("An object whose creation is delayed by a webhook", func() {
 			}})
 		}()
 		Eventually(ctx, received).Should(Receive(), "the API server must call the webhook")
-		deleteObject(ctx, namespace)
+		admin.Deletes(ctx, namespace)
 
 		By("waiting until the manager has listed all types after the grace period")
 		eventuallyNamespace(ctx, namespace.Name, HaveRemaining("configmaps. has 2"))

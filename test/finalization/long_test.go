@@ -39,11 +39,11 @@ var _ = Describe("A stuck namespace in a cluster with kube-controller-manager", 
 			cluster.PauseManager()
 			namespace := createNamespace(ctx, "peer-stuck")
 			held := withFinalizer(make(namespace.Name))
-			create(ctx, append(makeConfigMaps(namespace.Name, "a", "b"), held)...)
+			admin.Creates(ctx, append(makeConfigMaps(namespace.Name, "a", "b"), held)...)
 			DeferCleanup(func(ctx context.Context) { framework.RemoveFinalizers(ctx, admin, held) })
 			startControllerManager(ctx, "namespace-controller")
 			startManager(ctx, managerConfig(ctx))
-			deleteObject(ctx, namespace)
+			admin.Deletes(ctx, namespace)
 
 			By("waiting until both controllers have updated the conditions")
 			observed := framework.WatchNamespace(ctx, cluster.Admin.Config, namespace)

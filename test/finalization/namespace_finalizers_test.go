@@ -55,16 +55,16 @@ var _ = Describe("The namespace in the example of the design proposal", func() {
 		By("creating a namespace with two namespace finalizers")
 		namespace = wrappers.MakeNamespace("development").Label("name", "development").Obj()
 		namespace.Spec.Finalizers = []corev1.FinalizerName{origin, corev1.FinalizerKubernetes}
-		create(ctx, namespace)
+		admin.Creates(ctx, namespace)
 		DeferCleanup(func(ctx context.Context) { framework.ExpectDeleted(ctx, admin, namespace) })
 		Expect(cluster.GetNamespace(Default, ctx, namespace.Name)).To(And(BeActive(), HaveNamespaceFinalizers(origin, corev1.FinalizerKubernetes), HaveNoFinalizationConditions()))
 		observed = framework.WatchNamespace(ctx, cluster.Admin.Config, namespace)
-		create(ctx, makeConfigMaps(namespace.Name, "a", "b")...)
+		admin.Creates(ctx, makeConfigMaps(namespace.Name, "a", "b")...)
 		held = withFinalizer(wrappers.MakeConfigMap(namespace.Name, "held"))
-		create(ctx, held)
+		admin.Creates(ctx, held)
 
 		By("deleting the namespace while no controller runs")
-		deleteObject(ctx, namespace)
+		admin.Deletes(ctx, namespace)
 		consistentlyNamespace(ctx, namespace.Name, BeTerminating(), HaveNamespaceFinalizers(origin, corev1.FinalizerKubernetes), HaveNoFinalizationConditions())
 		Expect(countOf(Default, ctx, configMaps, namespace.Name)).To(Equal(3))
 	}, NodeTimeout(5*time.Minute))
@@ -165,7 +165,7 @@ var _ = Describe("The agent in config/samples/agent", Ordered, func() {
 				User:               "system:serviceaccount:" + deployment.Namespace + ":" + deployment.Spec.Template.Spec.ServiceAccountName,
 				ResourceAttributes: &attributes,
 			}}
-			Expect(admin.Create(ctx, review)).To(Succeed())
+			admin.Creates(ctx, review)
 			Expect(review.Status.Allowed).To(BeFalse(), "%+v", attributes)
 		}
 	})
@@ -174,12 +174,11 @@ var _ = Describe("The agent in config/samples/agent", Ordered, func() {
 		cluster.PauseManager()
 		namespace := createNamespace(ctx, "agent", finalizer)
 		held := withFinalizer(wrappers.MakeConfigMap(namespace.Name, "held"))
-		create(ctx, held, wrappers.MakeConfigMap(namespace.Name, "settings"))
+		admin.Creates(ctx, held, wrappers.MakeConfigMap(namespace.Name, "settings"))
 		foreign := createNamespace(ctx, "foreign")
 		kept := wrappers.MakeConfigMap(foreign.Name, "kept")
-		create(ctx, kept)
-		deleteObject(ctx, namespace)
-		deleteObject(ctx, foreign)
+		admin.Creates(ctx, kept)
+		admin.Deletes(ctx, namespace, foreign)
 
 		By("reporting the remaining finalizer in a condition and an Event")
 		Eventually(func(g Gomega) {

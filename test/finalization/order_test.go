@@ -85,7 +85,7 @@ var _ = Describe("Pods", func() {
 		custom := createCustomType(ctx)
 		namespace := createNamespace(ctx, "pods-first")
 		kept := makeContent(namespace.Name)
-		create(ctx, kept...)
+		admin.Creates(ctx, kept...)
 		createCustom(ctx, custom, custom.object(namespace.Name, "other"))
 		kept = append(kept, custom.object(namespace.Name, "other"))
 
@@ -94,12 +94,12 @@ var _ = Describe("Pods", func() {
 		held := withFinalizer(makePod(namespace.Name, "held", "", 600))
 		pending := makePod(namespace.Name, "pending", "", 600)
 		done := makePod(namespace.Name, "done", "nowhere", 600)
-		create(ctx, running, stopping, held, pending, done)
+		admin.Creates(ctx, running, stopping, held, pending, done)
 		done.Status.Phase = corev1.PodSucceeded
 		Expect(admin.Status().Update(ctx, done)).To(Succeed())
-		deleteObject(ctx, stopping)
+		admin.Deletes(ctx, stopping)
 
-		deleteObject(ctx, namespace)
+		admin.Deletes(ctx, namespace)
 		By("immediately deleting the Pods that do not require a kubelet")
 		framework.ExpectDeleted(ctx, admin, pending)
 		framework.ExpectDeleted(ctx, admin, done)
@@ -134,7 +134,7 @@ var _ = Describe("Objects that other controllers require to finish", func() {
 		custom := createCustomType(ctx)
 		namespace := createNamespace(ctx, "in-namespace-controller")
 		all := makeContent(namespace.Name)
-		create(ctx, all...)
+		admin.Creates(ctx, all...)
 		role := &rbacv1.Role{
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace.Name, Name: "widgets"},
 			Rules: []rbacv1.PolicyRule{
@@ -152,7 +152,7 @@ var _ = Describe("Objects that other controllers require to finish", func() {
 		settings.Data = map[string]string{"finalizer": testFinalizer}
 		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace.Name, Name: "widgets"}}
 		secret.StringData = map[string]string{"patch": `{"metadata":{"finalizers":null}}`}
-		create(ctx, role, account, binding, settings, secret)
+		admin.Creates(ctx, role, account, binding, settings, secret)
 		// Request the token before the deletion, because the API server issues no tokens for
 		// ServiceAccounts in a terminating namespace.
 		config, err := cluster.ServiceAccountConfig(ctx, namespace.Name, account.Name)
@@ -160,7 +160,7 @@ var _ = Describe("Objects that other controllers require to finish", func() {
 		held := withFinalizer(custom.object(namespace.Name, "held"))
 		createCustom(ctx, custom, held)
 
-		deleteObject(ctx, namespace)
+		admin.Deletes(ctx, namespace)
 		By("waiting for the deletion of objects that the controller does not require")
 		needed := expectUnneededDeleted(ctx, all)
 		needed = append(needed, role, account, binding, settings, secret)

@@ -34,7 +34,7 @@ var _ = Describe("A namespace that is deleted in an unusual state", func() {
 		cluster.PauseManager()
 		namespace := createNamespace(ctx, "no-namespace-finalizers")
 		framework.SetNamespaceFinalizers(ctx, admin, namespace.Name)
-		deleteObject(ctx, namespace)
+		admin.Deletes(ctx, namespace)
 		consistentlyNamespace(ctx, namespace.Name, BeTerminating(), HaveNamespaceFinalizers())
 
 		requests := &requestRecorder{}
@@ -45,9 +45,9 @@ var _ = Describe("A namespace that is deleted in an unusual state", func() {
 
 	It("is kept after the deletion of its content while it has entries in metadata.finalizers", func(ctx context.Context) {
 		namespace := withFinalizer(wrappers.MakeNamespace(unique("own-finalizer")).Obj())
-		create(ctx, namespace)
-		create(ctx, makeConfigMaps(namespace.Name, "a", "b")...)
-		deleteObject(ctx, namespace)
+		admin.Creates(ctx, namespace)
+		admin.Creates(ctx, makeConfigMaps(namespace.Name, "a", "b")...)
+		admin.Deletes(ctx, namespace)
 		eventuallyNamespace(ctx, namespace.Name, HaveNamespaceFinalizers())
 		consistentlyNamespace(ctx, namespace.Name, BeTerminating(), HaveNamespaceFinalizers(), HaveContentRemoved())
 		Expect(countOf(Default, ctx, configMaps, namespace.Name)).To(BeZero())
@@ -78,10 +78,10 @@ var _ = Describe("The manager on a control plane of its own", Ordered, SpecPrior
 		for _, name := range requiredNamespaces {
 			Eventually(admin.Get).WithContext(ctx).WithArguments(client.ObjectKey{Name: name}, &corev1.Namespace{}).Should(Succeed())
 			object := wrappers.MakeConfigMap(name, "protected")
-			create(ctx, object)
+			admin.Creates(ctx, object)
 			objects = append(objects, object)
 			framework.SetNamespaceFinalizers(ctx, admin, name, finalizers[name]...)
-			deleteObject(ctx, wrappers.MakeNamespace(name).Obj())
+			admin.Deletes(ctx, wrappers.MakeNamespace(name).Obj())
 			if len(finalizers[name]) > 0 {
 				eventuallyNamespace(ctx, name, HaveContentFailure("does not delete",
 					`namespace "`+name+`" is required`))
@@ -90,8 +90,8 @@ var _ = Describe("The manager on a control plane of its own", Ordered, SpecPrior
 
 		By("checking that the manager finalizes other namespaces")
 		namespace := createNamespace(ctx, "other")
-		create(ctx, makeConfigMaps(namespace.Name, "a")...)
-		deleteObject(ctx, namespace)
+		admin.Creates(ctx, makeConfigMaps(namespace.Name, "a")...)
+		admin.Deletes(ctx, namespace)
 		framework.ExpectDeleted(ctx, admin, namespace)
 		expectKept(ctx, objects...)
 		for _, name := range requiredNamespaces {
@@ -104,16 +104,16 @@ var _ = Describe("The manager on a control plane of its own", Ordered, SpecPrior
 		requests := &requestRecorder{}
 		startManager(ctx, requests.record(managerConfig(ctx)), func(options *nsmanager.Options) { options.OwnNamespace = name })
 		control := createNamespace(ctx, "control")
-		deleteObject(ctx, control)
+		admin.Deletes(ctx, control)
 		framework.ExpectDeleted(ctx, admin, control)
 
 		object := wrappers.MakeConfigMap(name, "protected")
-		create(ctx, object)
+		admin.Creates(ctx, object)
 		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{
 			Namespace: name, Name: controlplane.ServiceAccount,
 		}}
 		begin := time.Now()
-		deleteObject(ctx, wrappers.MakeNamespace(name).Obj())
+		admin.Deletes(ctx, wrappers.MakeNamespace(name).Obj())
 		consistentlyNamespace(ctx, name, BeTerminating(), HaveNamespaceFinalizers(corev1.FinalizerKubernetes), HaveNoFinalizationConditions())
 		Eventually(func(g Gomega) {
 			g.Expect(cluster.GetNamespace(g, ctx, name)).To(HaveContentFailure("does not delete", "running operator",
@@ -169,8 +169,8 @@ var _ = Describe("The manager process", func() {
 		namespace := createNamespace(ctx, "not-finalized")
 		Eventually(initialized(namespace.Name)).WithContext(ctx).Should(Succeed())
 		objects := makeConfigMaps(namespace.Name, "a", "b")
-		create(ctx, objects...)
-		deleteObject(ctx, namespace)
+		admin.Creates(ctx, objects...)
+		admin.Deletes(ctx, namespace)
 		before := cluster.GetNamespace(Default, ctx, namespace.Name)
 		expectKept(ctx, objects...)
 		Expect(cluster.GetNamespace(Default, ctx, namespace.Name)).To(And(Equal(before), BeTerminating(), HaveNoFinalizationConditions()))
@@ -180,7 +180,7 @@ var _ = Describe("The manager process", func() {
 		finalizing := startProcess(ctx, managerConfig(ctx), "--controllers=*,-admission,-initialization,-diagnosis")
 		framework.ExpectDeleted(ctx, admin, namespace)
 		Expect(finalizing.Err).To(gbytes.Say(`"controllers":"finalization"`))
-		deleteObject(ctx, active)
+		admin.Deletes(ctx, active)
 		framework.ExpectDeleted(ctx, admin, active)
 	}, SpecTimeout(5*time.Minute))
 
@@ -189,7 +189,7 @@ var _ = Describe("The manager process", func() {
 		namespace := createNamespace(ctx, "flags", origin)
 		session := startProcess(ctx, serviceAccountConfig(ctx, "flags", origin),
 			"--controllers=finalization", "--namespace-finalizer="+string(origin), "--finalization-grace-period=0s")
-		deleteObject(ctx, namespace)
+		admin.Deletes(ctx, namespace)
 		eventuallyNamespace(ctx, namespace.Name, HaveNamespaceFinalizers(corev1.FinalizerKubernetes))
 		Eventually(session.Err).WithContext(ctx).Should(gbytes.Say(`"gracePeriod":"0s","reason":"set by --finalization-grace-period"`))
 		framework.SetNamespaceFinalizers(ctx, admin, namespace.Name)

@@ -39,7 +39,7 @@ var (
 	// ServiceAccount, except in specs that stop it.
 	cluster *framework.Cluster
 	// admin and metadataClient send requests as a member of system:masters.
-	admin          client.Client
+	admin          *framework.User
 	metadataClient metadata.Interface
 )
 
@@ -76,20 +76,8 @@ func createNamespace(ctx context.Context, prefix string, finalizers ...corev1.Fi
 	GinkgoHelper()
 	namespace := wrappers.MakeNamespace(unique(prefix)).Obj()
 	namespace.Spec.Finalizers = finalizers
-	Expect(admin.Create(ctx, namespace)).To(Succeed())
+	admin.Creates(ctx, namespace)
 	return namespace
-}
-
-func create(ctx context.Context, objects ...client.Object) {
-	GinkgoHelper()
-	for _, object := range objects {
-		Expect(admin.Create(ctx, object)).To(Succeed())
-	}
-}
-
-func deleteObject(ctx context.Context, object client.Object) {
-	GinkgoHelper()
-	Expect(admin.Delete(ctx, object)).To(Succeed())
 }
 
 // expectKept checks that objects exist without a deletionTimestamp.
@@ -200,10 +188,10 @@ func serviceAccountConfig(ctx context.Context, name string, finalizer corev1.Fin
 			}},
 		})
 	}
-	create(ctx, objects...)
+	admin.Creates(ctx, objects...)
 	DeferCleanup(func(ctx context.Context) {
 		for _, object := range objects {
-			deleteObject(ctx, object)
+			admin.Deletes(ctx, object)
 		}
 	})
 	return configOf(ctx, account.Namespace, account.Name, finalizer)

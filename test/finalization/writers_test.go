@@ -228,7 +228,7 @@ var _ = Describe("Concurrent writers", func() {
 		// Their namespace finalizer keeps the namespace from being deleted when the manager removes its own.
 		namespace := createNamespace(ctx, "writers", writerOwner+"0", corev1.FinalizerKubernetes)
 		held := withFinalizer(wrappers.MakeConfigMap(namespace.Name, "held"))
-		create(ctx, held)
+		admin.Creates(ctx, held)
 		writers := concurrentWriters()
 		history := framework.WatchNamespace(ctx, cluster.Admin.Config, namespace)
 		writing, cancel := context.WithCancel(ctx)
@@ -243,7 +243,7 @@ var _ = Describe("Concurrent writers", func() {
 		for _, w := range writers {
 			go w.run(writing, namespace.Name, &lock)
 		}
-		deleteObject(ctx, namespace)
+		admin.Deletes(ctx, namespace)
 
 		// The manager updates the conditions several times while the writers run.
 		eventuallyNamespace(ctx, namespace.Name, HaveFinalizersRemaining(testFinalizer))
@@ -314,7 +314,7 @@ var _ = Describe("Concurrent writers", func() {
 				Eventually(func(g Gomega) {
 					g.Expect(countOf(g, ctx, configMaps, name)).To(BeNumerically(">", clients))
 				}).WithContext(ctx).Should(Succeed())
-				deleteObject(ctx, wrappers.MakeNamespace(name).Obj())
+				admin.Deletes(ctx, wrappers.MakeNamespace(name).Obj())
 			}
 			for _, name := range names {
 				// The manager must find objects that are created late without waiting for a
@@ -380,17 +380,17 @@ var _ = Describe("A recreated namespace", func() {
 			cluster.PauseManager()
 			replaced := unique("replaced")
 			namespace := wrappers.MakeNamespace(replaced).Obj()
-			create(ctx, namespace)
+			admin.Creates(ctx, namespace)
 			names := []string{"a", "b", "c"}
-			create(ctx, makeConfigMaps(replaced, names...)...)
+			admin.Creates(ctx, makeConfigMaps(replaced, names...)...)
 			if old.held {
-				create(ctx, withFinalizer(wrappers.MakeConfigMap(replaced, "held")))
+				admin.Creates(ctx, withFinalizer(wrappers.MakeConfigMap(replaced, "held")))
 				names = append(names, "held")
 			}
 			if old.noNamespaceFinalizers {
 				framework.SetNamespaceFinalizers(ctx, admin, replaced)
 			}
-			deleteObject(ctx, namespace)
+			admin.Deletes(ctx, namespace)
 
 			By("blocking the request")
 			logged := captureLog()
@@ -412,7 +412,7 @@ var _ = Describe("A recreated namespace", func() {
 			recreated := createAgain(ctx, replaced)
 			Expect(recreated.UID).NotTo(Equal(namespace.UID))
 			objects := makeConfigMaps(replaced, names...)
-			create(ctx, objects...)
+			admin.Creates(ctx, objects...)
 
 			By("unblocking the request")
 			close(blocked.unblock)
@@ -421,13 +421,13 @@ var _ = Describe("A recreated namespace", func() {
 			Expect(cluster.GetNamespace(Default, ctx, replaced)).To(And(BeActive(), HaveNamespaceFinalizers(corev1.FinalizerKubernetes), HaveNoFinalizationConditions()))
 			for _, object := range objects {
 				uid := object.GetUID()
-				Expect(admin.Get(ctx, client.ObjectKeyFromObject(object), object)).To(Succeed())
+				admin.Reads(ctx, object)
 				Expect(object.GetUID()).To(Equal(uid))
 			}
 			Expect(logged.Contents()).NotTo(ContainSubstring("Reconciler error"), "the reconciliation must succeed")
 
 			By("finalizing the recreated namespace after its deletion")
-			deleteObject(ctx, recreated)
+			admin.Deletes(ctx, recreated)
 			framework.ExpectDeleted(ctx, admin, recreated)
 			Expect(countOf(Default, ctx, configMaps, replaced)).To(BeZero())
 		},

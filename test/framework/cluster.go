@@ -17,8 +17,6 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -34,20 +32,6 @@ const (
 	OrdinaryUser    = "alice@corp.example.com"
 	InitializerUser = "initializer@corp.example.com"
 )
-
-// User is a user of a Cluster, with a client that sends requests as this user.
-type User struct {
-	client.Client
-	Config *rest.Config
-}
-
-// Clientset returns a typed client for the user without a client-side rate limit.
-func (u *User) Clientset() kubernetes.Interface {
-	GinkgoHelper()
-	clientset, err := kubernetes.NewForConfig(controlplane.Unlimited(u.Config))
-	Expect(err).NotTo(HaveOccurred())
-	return clientset
-}
 
 // Cluster is a control plane with this project installed.
 type Cluster struct {
@@ -215,21 +199,6 @@ func (c *Cluster) Impersonate(user string, groups ...string) *User {
 	config := rest.CopyConfig(c.Admin.Config)
 	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: groups}
 	return NewUser(config)
-}
-
-// NewUser returns a user with a client for the types in the manager's scheme.
-func NewUser(config *rest.Config) *User {
-	GinkgoHelper()
-	return &User{Client: NewClient(config), Config: config}
-}
-
-// NewClient returns a client for the types in the manager's scheme. The add functions register
-// additional types.
-func NewClient(config *rest.Config, add ...func(*runtime.Scheme) error) client.Client {
-	GinkgoHelper()
-	c, err := controlplane.NewClient(config, add...)
-	Expect(err).NotTo(HaveOccurred())
-	return c
 }
 
 // KubeconfigFile writes a client configuration to a kubeconfig file, which exists until the spec

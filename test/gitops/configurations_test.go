@@ -35,7 +35,7 @@ var _ = Describe("kstatus of a NamespaceInitializerConfiguration", func() {
 		cluster.StartManager(ctx)
 		expectStatus(ctx, configuration, status.CurrentStatus)
 		cluster.StopManager()
-		patch(ctx, configuration, `{"initializers":[{"name":"other.test.example.com"}]}`)
+		cluster.Admin.Patches(ctx, configuration, `{"initializers":[{"name":"other.test.example.com"}]}`)
 		expectStatus(ctx, configuration, status.InProgressStatus)
 		cluster.StartManager(ctx)
 		expectStatus(ctx, configuration, status.CurrentStatus)
@@ -61,11 +61,11 @@ var _ = Describe("kstatus of a NamespaceInitializerConfiguration", func() {
 	It("is InProgress while the API server does not enforce the policies", func(ctx context.Context) {
 		configuration := createConfiguration(ctx, unused)
 		binding := &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: "nslifecycle-gate"}}
-		Expect(cluster.Admin.Get(ctx, client.ObjectKeyFromObject(binding), binding)).To(Succeed())
-		Expect(cluster.Admin.Delete(ctx, binding.DeepCopy())).To(Succeed())
+		cluster.Admin.Reads(ctx, binding)
+		cluster.Admin.Deletes(ctx, binding.DeepCopy())
 		DeferCleanup(func(ctx context.Context) {
 			binding.ResourceVersion = ""
-			Expect(cluster.Admin.Create(ctx, binding)).To(Succeed())
+			cluster.Admin.Creates(ctx, binding)
 			cluster.ExpectActive(ctx, configuration.Name)
 		})
 		expectReason(ctx, configuration, v1alpha1.ConditionActive, v1alpha1.ReasonPolicyMissing)
@@ -83,17 +83,17 @@ var _ = Describe("kstatus of a NamespaceInitializerConfiguration", func() {
 		}
 		expectStatus(ctx, configurations[4], status.FailedStatus)
 		expectStatus(ctx, configurations[0], status.CurrentStatus)
-		Expect(cluster.Admin.Delete(ctx, configurations[1])).To(Succeed())
+		cluster.Admin.Deletes(ctx, configurations[1])
 		expectStatus(ctx, configurations[4], status.CurrentStatus)
 	})
 
 	It("is Terminating while another client's finalizer exists", func(ctx context.Context) {
 		configuration := createConfiguration(ctx, unused)
 		expectStatus(ctx, configuration, status.CurrentStatus)
-		patch(ctx, configuration, `{"metadata":{"finalizers":["test.example.com/absent"]}}`)
-		Expect(cluster.Admin.Delete(ctx, configuration)).To(Succeed())
+		cluster.Admin.Patches(ctx, configuration, `{"metadata":{"finalizers":["test.example.com/absent"]}}`)
+		cluster.Admin.Deletes(ctx, configuration)
 		expectStatus(ctx, configuration, status.TerminatingStatus)
-		patch(ctx, configuration, `{"metadata":{"finalizers":null}}`)
+		cluster.Admin.Patches(ctx, configuration, `{"metadata":{"finalizers":null}}`)
 		framework.ExpectDeleted(ctx, cluster.Admin, configuration)
 	})
 })
@@ -102,18 +102,12 @@ var _ = Describe("kstatus of a NamespaceInitializerConfiguration", func() {
 func createConfiguration(ctx context.Context, names ...string) *v1alpha1.NamespaceInitializerConfiguration {
 	GinkgoHelper()
 	configuration := wrappers.MakeConfiguration(framework.Unique("kstatus")).Initializers(names...).Obj()
-	Expect(cluster.Admin.Create(ctx, configuration)).To(Succeed())
+	cluster.Admin.Creates(ctx, configuration)
 	DeferCleanup(func(ctx context.Context) {
 		Expect(client.IgnoreNotFound(cluster.Admin.Delete(ctx, configuration))).To(Succeed())
 		cluster.ExpectDeregistered(ctx, configuration.Name)
 	})
 	return configuration
-}
-
-// patch changes an object with a merge patch.
-func patch(ctx context.Context, object client.Object, text string) {
-	GinkgoHelper()
-	Expect(cluster.Admin.Patch(ctx, object, framework.MergePatch(text))).To(Succeed())
 }
 
 // expectReason waits until the condition of a configuration has a reason.

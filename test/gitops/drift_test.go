@@ -217,7 +217,7 @@ func resourceVersions(ctx context.Context, target *framework.Cluster) map[string
 		})).To(Succeed())
 	}
 	for _, object := range objects {
-		Expect(target.Admin.Get(ctx, client.ObjectKeyFromObject(object), object)).To(Succeed())
+		target.Admin.Reads(ctx, object)
 		versions[object.GetKind()+"/"+object.GetName()] = object.GetResourceVersion()
 	}
 	return versions

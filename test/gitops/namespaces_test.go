@@ -111,7 +111,7 @@ func createProtected(ctx context.Context, prefix string) *corev1.Namespace {
 	GinkgoHelper()
 	cluster.Register(ctx, prefix, "absent.test.example.com")
 	namespace := wrappers.MakeNamespace(framework.Unique(prefix)).Label(protection, "true").Obj()
-	Expect(cluster.Ordinary.Create(ctx, namespace)).To(Succeed())
+	cluster.Ordinary.Creates(ctx, namespace)
 	DeferCleanup(func(ctx context.Context) {
 		Expect(patchMetadata(ctx, namespace, "labels", map[string]any{protection: nil})).To(Succeed())
 		framework.ExpectDeleted(ctx, cluster.Admin, namespace)
@@ -146,10 +146,10 @@ func createTerminating(ctx context.Context, prefix string) *corev1.Namespace {
 	namespace := framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique(prefix))
 	remaining := wrappers.MakeConfigMap(namespace.Name, "remaining")
 	remaining.Finalizers = []string{"test.example.com/absent"}
-	Expect(cluster.Admin.Create(ctx, remaining)).To(Succeed())
-	Expect(cluster.Admin.Delete(ctx, namespace)).To(Succeed())
+	cluster.Admin.Creates(ctx, remaining)
+	cluster.Admin.Deletes(ctx, namespace)
 	DeferCleanup(func(ctx context.Context) {
-		Expect(cluster.Admin.Patch(ctx, remaining, framework.MergePatch(`{"metadata":{"finalizers":null}}`))).To(Succeed())
+		cluster.Admin.Patches(ctx, remaining, `{"metadata":{"finalizers":null}}`)
 		framework.ExpectDeleted(ctx, cluster.Admin, namespace)
 	})
 	return namespace

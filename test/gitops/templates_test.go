@@ -117,10 +117,10 @@ var _ = Describe("kstatus of a NamespaceTemplate", func() {
 	It("is Current while users of a namespace control an object", func(ctx context.Context) {
 		template := createTemplate(ctx)
 		existing := wrappers.MakeNamespace(framework.Unique("ns")).Obj()
-		Expect(cluster.Ordinary.Create(ctx, existing)).To(Succeed())
+		cluster.Ordinary.Creates(ctx, existing)
 		config := wrappers.MakeConfigMap(existing.Name, "config")
 		config.Data = map[string]string{"key": "of the user"}
-		Expect(cluster.Ordinary.Create(ctx, config)).To(Succeed())
+		cluster.Ordinary.Creates(ctx, config)
 		change(ctx, template, func(spec *v1alpha1.NamespaceTemplateSpec) { spec.Scope = v1alpha1.ScopeAllNamespaces })
 		patchLabels(ctx, existing, "kind", template.Name)
 		expectReasonOf(ctx, template, v1alpha1.ConditionConflicted, "Conflicting")
@@ -133,17 +133,17 @@ var _ = Describe("kstatus of a NamespaceTemplate", func() {
 		expectStatus(ctx, template, status.CurrentStatus)
 		expectSelected(ctx, template)
 		namespace := namespaceOf(template)
-		Expect(cluster.Ordinary.Create(ctx, namespace)).To(Succeed())
+		cluster.Ordinary.Creates(ctx, namespace)
 		expectCondition(ctx, namespace, v1alpha1.ConditionInitializing, corev1.ConditionTrue)
 		expectStatus(ctx, template, status.CurrentStatus)
 	})
 
 	It("is Terminating while another client's finalizer exists", func(ctx context.Context) {
 		template := createTemplate(ctx)
-		patch(ctx, template, `{"metadata":{"finalizers":["test.example.com/absent"]}}`)
-		Expect(cluster.Admin.Delete(ctx, template)).To(Succeed())
+		cluster.Admin.Patches(ctx, template, `{"metadata":{"finalizers":["test.example.com/absent"]}}`)
+		cluster.Admin.Deletes(ctx, template)
 		expectStatus(ctx, template, status.TerminatingStatus)
-		patch(ctx, template, `{"metadata":{"finalizers":null}}`)
+		cluster.Admin.Patches(ctx, template, `{"metadata":{"finalizers":null}}`)
 		framework.ExpectDeleted(ctx, cluster.Admin, template)
 	})
 
@@ -165,7 +165,7 @@ var _ = Describe("kstatus of a NamespaceTemplate", func() {
 				spec.Scope = v1alpha1.ScopeAllNamespaces
 			})
 			for range total {
-				Expect(cluster.Ordinary.Create(ctx, namespaceOf(template))).To(Succeed())
+				cluster.Ordinary.Creates(ctx, namespaceOf(template))
 			}
 			create(ctx, template)
 			expectCurrentAfterObjects(ctx, template, "a", total)
@@ -175,7 +175,7 @@ var _ = Describe("kstatus of a NamespaceTemplate", func() {
 			template := createTemplate(ctx, func(spec *v1alpha1.NamespaceTemplateSpec) { spec.Scope = v1alpha1.ScopeAllNamespaces })
 			other := newTemplate(framework.Unique("other"))
 			for range total {
-				Expect(cluster.Ordinary.Create(ctx, namespaceOf(other))).To(Succeed())
+				cluster.Ordinary.Creates(ctx, namespaceOf(other))
 			}
 			expectStatus(ctx, template, status.CurrentStatus)
 			change(ctx, template, func(spec *v1alpha1.NamespaceTemplateSpec) {
@@ -231,7 +231,7 @@ func createTemplate(ctx context.Context, changes ...specChange) *v1alpha1.Namesp
 
 func create(ctx context.Context, template *v1alpha1.NamespaceTemplate) {
 	GinkgoHelper()
-	Expect(cluster.Admin.Create(ctx, template)).To(Succeed())
+	cluster.Admin.Creates(ctx, template)
 	DeferCleanup(func(ctx context.Context) {
 		Expect(client.IgnoreNotFound(cluster.Admin.Delete(ctx, template))).To(Succeed())
 		Eventually(func(g Gomega) {
@@ -277,7 +277,7 @@ func createNamespaces(ctx context.Context, template *v1alpha1.NamespaceTemplate,
 	var namespaces []*corev1.Namespace
 	for range number {
 		namespace := namespaceOf(template)
-		Expect(cluster.Ordinary.Create(ctx, namespace)).To(Succeed())
+		cluster.Ordinary.Creates(ctx, namespace)
 		namespaces = append(namespaces, namespace)
 	}
 	Eventually(func(g Gomega) { g.Expect(configsOf(g, ctx, template)).To(HaveLen(number)) }).WithContext(ctx).Should(Succeed())
@@ -289,8 +289,7 @@ func createNamespaces(ctx context.Context, template *v1alpha1.NamespaceTemplate,
 
 func patchLabels(ctx context.Context, namespace *corev1.Namespace, key, value string) {
 	GinkgoHelper()
-	Expect(cluster.Ordinary.Patch(ctx, namespace, framework.MergePatch(
-		fmt.Appendf(nil, `{"metadata":{"labels":{%q:%q}}}`, key, value)))).To(Succeed())
+	cluster.Ordinary.Patches(ctx, namespace, fmt.Sprintf(`{"metadata":{"labels":{%q:%q}}}`, key, value))
 }
 
 // configsOf returns the ConfigMaps of a template.

@@ -35,10 +35,10 @@ func beDeniedToOthers(texts ...string) types.GomegaMatcher {
 }
 
 // createInitialized creates a namespace and completes its initialization.
-func createInitialized(ctx context.Context, creator client.Client, wrapper *wrappers.NamespaceWrapper) *corev1.Namespace {
+func createInitialized(ctx context.Context, creator *framework.User, wrapper *wrappers.NamespaceWrapper) *corev1.Namespace {
 	GinkgoHelper()
-	namespace := create(ctx, creator, wrapper)
-	Expect(admin.Patch(ctx, namespace, framework.MergePatch(`{"metadata":{"annotations":{"`+v1alpha1.AnnotationPendingInitializers+`":""}}}`))).To(Succeed())
+	namespace := framework.CreateAs(ctx, creator, wrapper.Obj())
+	admin.Patches(ctx, namespace, `{"metadata":{"annotations":{"`+v1alpha1.AnnotationPendingInitializers+`":""}}}`)
 	Eventually(cluster.GetNamespace).WithContext(ctx).WithArguments(namespace.Name).
 		Should(HaveCondition(v1alpha1.ConditionInitializing, corev1.ConditionFalse, v1alpha1.ReasonInitialized))
 	return namespace
@@ -53,7 +53,7 @@ var _ = Describe("The policy namespace-owners", Ordered, func() {
 		directory := filepath.Join(controlplane.Root(), "config", "owners")
 		_, err := cluster.Kubectl(ctx, cluster.Admin.Config, "apply", "-k", directory)
 		Expect(err).NotTo(HaveOccurred())
-		others := create(ctx, editor, wrappers.MakeNamespace(unique("others")))
+		others := framework.CreateAs(ctx, editor, wrappers.MakeNamespace(unique("others")).Obj())
 		tryOthers := func(ctx context.Context) error { return owner.Delete(ctx, others.DeepCopy(), client.DryRunAll) }
 		DeferCleanup(func(ctx context.Context) {
 			_, err := cluster.Kubectl(ctx, cluster.Admin.Config, "delete", "-k", directory)
@@ -78,7 +78,7 @@ var _ = Describe("The policy namespace-owners", Ordered, func() {
 		Expect(other.Delete(ctx, namespace.DeepCopy())).To(beDeniedToOthers(
 			`user "`+otherName+`" is not allowed to delete namespace "`+namespace.Name+`"`,
 			`user "`+creatorName+`" has created it`, `"delete-any"`))
-		Expect(creator.Delete(ctx, namespace)).To(Succeed())
+		creator.Deletes(ctx, namespace)
 		framework.ExpectDeleted(ctx, admin, namespace)
 	}, SpecTimeout(5*time.Minute))
 
@@ -96,12 +96,12 @@ var _ = Describe("The policy namespace-owners", Ordered, func() {
 			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: otherName}},
 		}
 		Expect(other.Delete(ctx, namespace.DeepCopy())).To(beDeniedToOthers())
-		Expect(admin.Create(ctx, role)).To(Succeed())
+		admin.Creates(ctx, role)
 		Eventually(func() error { return other.Delete(ctx, namespace.DeepCopy()) }).WithContext(ctx).Should(Succeed())
 	}, SpecTimeout(5*time.Minute))
 
 	It("permits the operator to delete failed namespaces of all users", func(ctx context.Context) {
-		failed := create(ctx, creator, wrappers.MakeNamespace(unique("failed")))
+		failed := framework.CreateAs(ctx, creator, wrappers.MakeNamespace(unique("failed")).Obj())
 		fail(ctx, failed)
 		framework.ExpectDeleted(ctx, admin, failed)
 	}, SpecTimeout(5*time.Minute))

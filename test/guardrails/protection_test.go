@@ -26,7 +26,7 @@ func protected(prefix string) *wrappers.NamespaceWrapper {
 
 var _ = Describe("Deletion protection", func() {
 	It("denies every deletion of a labeled namespace, and prints the command that removes the label", func(ctx context.Context) {
-		namespace := create(ctx, owner, protected("protected"))
+		namespace := framework.CreateAs(ctx, owner, protected("protected").Obj())
 		Expect(namespace.Labels).To(HaveKeyWithValue(v1alpha1.LabelDeletionProtection, "enabled"))
 		operator, err := cluster.ServiceAccountConfig(ctx, controlplane.SystemNamespace, controlplane.ServiceAccount)
 		Expect(err).NotTo(HaveOccurred())
@@ -42,7 +42,7 @@ var _ = Describe("Deletion protection", func() {
 				"kubectl label namespace "+namespace.Name+" nslifecycle.dev/deletion-protection-"))
 		}
 		// Two policies deny it.
-		Expect(framework.NewClient(operator).Delete(ctx, namespace.DeepCopy())).To(Or(BeForbiddenBy("confine"), BeForbiddenBy("protection")))
+		Expect(framework.NewUser(operator).Delete(ctx, namespace.DeepCopy())).To(Or(BeForbiddenBy("confine"), BeForbiddenBy("protection")))
 		for how, options := range map[string][]client.DeleteOption{
 			"a dry run": {client.DryRunAll}, "in the foreground": {client.PropagationPolicy(metav1.DeletePropagationForeground)},
 			"without a grace period": {client.GracePeriodSeconds(0)}, "orphaning dependents": {client.PropagationPolicy(metav1.DeletePropagationOrphan)},
@@ -55,12 +55,12 @@ var _ = Describe("Deletion protection", func() {
 		By("removing the label with the printed command")
 		_, err = cluster.Kubectl(ctx, ownerConfig, "label", "namespace", namespace.Name, "nslifecycle.dev/deletion-protection-")
 		Expect(err).NotTo(HaveOccurred())
-		Expect(owner.Delete(ctx, namespace)).To(Succeed())
+		owner.Deletes(ctx, namespace)
 	}, SpecTimeout(5*time.Minute))
 
 	It("applies to any value of the label, even if the label is added later", func(ctx context.Context) {
 		for _, value := range []string{"", "false", "disabled"} {
-			namespace := create(ctx, owner, wrappers.MakeNamespace(unique("value")))
+			namespace := framework.CreateAs(ctx, owner, wrappers.MakeNamespace(unique("value")).Obj())
 			patch := client.MergeFrom(namespace.DeepCopy())
 			namespace.Labels[v1alpha1.LabelDeletionProtection] = value
 			Expect(editor.Status().Patch(ctx, namespace, patch)).To(Succeed())
@@ -69,13 +69,13 @@ var _ = Describe("Deletion protection", func() {
 	}, SpecTimeout(5*time.Minute))
 
 	It("applies even if several namespaces are deleted at once", func(ctx context.Context) {
-		namespace := create(ctx, owner, protected("collection"))
+		namespace := framework.CreateAs(ctx, owner, protected("collection").Obj())
 		err := cluster.Admin.Clientset().CoreV1().RESTClient().Delete().Resource("namespaces").
 			Param("labelSelector", v1alpha1.LabelDeletionProtection).Do(ctx).Error()
 		Expect(err).To(Satisfy(apierrors.IsMethodNotSupported))
 
 		By("deleting the namespaces one after another with kubectl")
-		other := create(ctx, owner, wrappers.MakeNamespace(unique("collection")))
+		other := framework.CreateAs(ctx, owner, wrappers.MakeNamespace(unique("collection")).Obj())
 		_, err = cluster.Kubectl(ctx, ownerConfig, "delete", "namespace", namespace.Name, other.Name, "--wait=false")
 		Expect(err).To(MatchError(ContainSubstring(`namespace "` + namespace.Name + `" is protected`)))
 		Expect(cluster.GetNamespace(Default, ctx, other.Name).DeletionTimestamp).NotTo(BeNil())
@@ -83,29 +83,29 @@ var _ = Describe("Deletion protection", func() {
 	}, SpecTimeout(5*time.Minute))
 
 	It("does not apply to namespaces without the label", func(ctx context.Context) {
-		namespace := create(ctx, owner, wrappers.MakeNamespace(unique("free")).Label("deletion-protection", "enabled"))
-		Expect(owner.Delete(ctx, namespace)).To(Succeed())
+		namespace := framework.CreateAs(ctx, owner, wrappers.MakeNamespace(unique("free")).Label("deletion-protection", "enabled").Obj())
+		owner.Deletes(ctx, namespace)
 	}, SpecTimeout(5*time.Minute))
 
 	It("does not block a deletion that has already started", func(ctx context.Context) {
 		namespace := wrappers.MakeNamespace(unique("late")).Obj()
 		namespace.Finalizers = []string{"test.example.com/hold"}
-		Expect(owner.Create(ctx, namespace)).To(Succeed())
-		Expect(owner.Delete(ctx, namespace)).To(Succeed())
-		Expect(owner.Patch(ctx, namespace, framework.MergePatch(`{"metadata":{"labels":{"nslifecycle.dev/deletion-protection":"enabled"}}}`))).To(Succeed())
+		owner.Creates(ctx, namespace)
+		owner.Deletes(ctx, namespace)
+		owner.Patches(ctx, namespace, `{"metadata":{"labels":{"nslifecycle.dev/deletion-protection":"enabled"}}}`)
 		Expect(namespace.Labels).To(HaveKey(v1alpha1.LabelDeletionProtection))
 
 		By("sending the final DELETE after the operator has finalized the namespace")
 		// The API server skips admission of a DELETE only if spec.finalizers is not empty.
 		Eventually(cluster.GetNamespace).WithContext(ctx).WithArguments(namespace.Name).Should(HaveField("Spec.Finalizers", BeEmpty()))
-		Expect(owner.Delete(ctx, namespace.DeepCopy())).To(Succeed())
-		Expect(owner.Patch(ctx, namespace, framework.MergePatch(`{"metadata":{"finalizers":null}}`))).To(Succeed())
+		owner.Deletes(ctx, namespace.DeepCopy())
+		owner.Patches(ctx, namespace, `{"metadata":{"finalizers":null}}`)
 		framework.ExpectDeleted(ctx, admin, namespace)
 	}, SpecTimeout(5*time.Minute))
 
 	It("keeps a namespace whose initialization has failed, and reports this until the label is removed", func(ctx context.Context) {
 		cluster.Register(ctx, "protection", "a.test.example.com")
-		namespace := create(ctx, owner, protected("failed"))
+		namespace := framework.CreateAs(ctx, owner, protected("failed").Obj())
 		Expect(namespace.Labels).To(And(HaveKey(v1alpha1.LabelInitializing), HaveKey(v1alpha1.LabelDeletionProtection)))
 		fail(ctx, namespace)
 		values := []string{"no budget", "not deleted",
@@ -131,6 +131,5 @@ var _ = Describe("Deletion protection", func() {
 // fail makes the initialization of a namespace fail.
 func fail(ctx context.Context, namespace *corev1.Namespace) {
 	GinkgoHelper()
-	Expect(admin.Patch(ctx, namespace.DeepCopy(), framework.MergePatch(
-		`{"metadata":{"annotations":{"nslifecycle.dev/initialization-result":"{\"status\":\"Failure\",\"message\":\"no budget\"}"}}}`))).To(Succeed())
+	admin.Patches(ctx, namespace.DeepCopy(), `{"metadata":{"annotations":{"nslifecycle.dev/initialization-result":"{\"status\":\"Failure\",\"message\":\"no budget\"}"}}}`)
 }

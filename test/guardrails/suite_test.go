@@ -35,8 +35,8 @@ const (
 var (
 	cluster *framework.Cluster
 
-	admin         client.Client
-	editor, owner client.Client
+	admin         *framework.User
+	editor, owner *framework.User
 	ownerConfig   *rest.Config
 )
 
@@ -50,13 +50,13 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	_, err := cluster.Kubectl(ctx, cluster.Admin.Config, "apply", "-k", enableProtection())
 	Expect(err).NotTo(HaveOccurred())
 
-	editor = framework.NewClient(newUser(ctx, editorUser, "get", "list", "watch", "create", "update", "patch"))
+	editor = framework.NewUser(newUser(ctx, editorUser, "get", "list", "watch", "create", "update", "patch"))
 	ownerConfig = newUser(ctx, ownerUser, "get", "list", "watch", "create", "update", "patch", "delete")
-	owner = framework.NewClient(ownerConfig)
+	owner = framework.NewUser(ownerConfig)
 
 	By("waiting until the API server enforces the policy")
 	sample := wrappers.MakeNamespace("sample").Label("nslifecycle.dev/deletion-protection", "enabled").Obj()
-	Expect(admin.Create(ctx, sample)).To(Succeed())
+	admin.Creates(ctx, sample)
 	Eventually(func() error { return admin.Delete(ctx, sample.DeepCopy(), client.DryRunAll) }).WithContext(ctx).
 		Should(BeForbiddenBy("protection"))
 	cluster.StartManager(ctx)
@@ -87,14 +87,6 @@ func newUser(ctx context.Context, name string, verbs ...string) *rest.Config {
 	return cluster.AddUserWithRules(ctx, name, rbacv1.PolicyRule{
 		APIGroups: []string{""}, Resources: []string{"namespaces", "namespaces/status", "namespaces/finalize"}, Verbs: verbs,
 	}).Config
-}
-
-// create creates a namespace with the given client.
-func create(ctx context.Context, c client.Client, namespace *wrappers.NamespaceWrapper) *corev1.Namespace {
-	GinkgoHelper()
-	object := namespace.Obj()
-	Expect(c.Create(ctx, object)).To(Succeed())
-	return object
 }
 
 // expectKept verifies that a namespace is not deleted during the default duration of Consistently.

@@ -31,9 +31,9 @@ var _ = Describe("The readiness of a configuration", func() {
 	It("is reported only for what the API server enforces, in columns and Events", func(ctx context.Context) {
 		name := framework.Unique("ready")
 		configuration := wrappers.MakeConfiguration(name).Initializers(name + ".test.example.com").Obj()
-		Expect(cluster.Admin.Create(ctx, configuration)).To(Succeed())
+		cluster.Admin.Creates(ctx, configuration)
 		DeferCleanup(func(ctx context.Context) {
-			Expect(cluster.Admin.Delete(ctx, configuration.DeepCopy())).To(Succeed())
+			cluster.Admin.Deletes(ctx, configuration.DeepCopy())
 			cluster.ExpectDeregistered(ctx, name)
 		})
 		Expect(configuration.Status.ObservedGeneration).To(BeEquivalentTo(-1), "in the response to the creation")
@@ -130,12 +130,12 @@ var _ = Describe("A configuration", func() {
 
 	It("reports whether its initializer is authorized", func(ctx context.Context) {
 		binding := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: framework.InitializerUser}}
-		Expect(cluster.Admin.Get(ctx, client.ObjectKeyFromObject(binding), binding)).To(Succeed())
+		cluster.Admin.Reads(ctx, binding)
 		bind := sync.OnceFunc(func() {
 			binding.ResourceVersion = ""
 			Expect(cluster.Admin.Create(context.WithoutCancel(ctx), binding)).To(Succeed())
 		})
-		Expect(cluster.Admin.Delete(ctx, binding)).To(Succeed())
+		cluster.Admin.Deletes(ctx, binding)
 		DeferCleanup(bind)
 		configuration := register(ctx, initializer(slow))
 		expectHealthy(ctx, configuration, metav1.ConditionFalse, v1alpha1.ReasonInitializerUnauthorized, slow, "ClusterRoleBinding")
@@ -151,7 +151,7 @@ var _ = Describe("A configuration", func() {
 		cluster.StartManager(ctx, func(options *manager.Options) { options.Clock = passive })
 		configuration := register(ctx, initializer(slow))
 		expectHealthy(ctx, configuration, metav1.ConditionTrue, v1alpha1.ReasonHealthy)
-		namespace := create(ctx, wrappers.MakeNamespace(framework.Unique("waiting")))
+		namespace := framework.CreateAs(ctx, cluster.Ordinary, wrappers.MakeNamespace(framework.Unique("waiting")).Obj())
 		Eventually(cluster.GetNamespace).WithContext(ctx).WithArguments(namespace.Name).
 			Should(HaveCondition(v1alpha1.ConditionInitializing, "True", v1alpha1.ReasonInitializing))
 		passive.SetTime(time.Now().Add(2 * time.Minute))

@@ -77,7 +77,7 @@ var _ = Describe("The gate", Ordered, ContinueOnFailure, func() {
 		Eventually(cluster.Ordinary.Create).WithContext(ctx).WithArguments(wrappers.MakeConfigMap(other.Name, "first")).
 			Should(Succeed())
 		for range 20 {
-			Expect(cluster.Ordinary.Create(ctx, wrappers.MakeConfigMap(other.Name, framework.Unique("free")))).To(Succeed())
+			cluster.Ordinary.Creates(ctx, wrappers.MakeConfigMap(other.Name, framework.Unique("free")))
 		}
 		Expect(cluster.Ordinary.Create(ctx, wrappers.MakeConfigMap(namespace.Name, "rejected"))).To(BeForbiddenBy("gate"))
 	})

@@ -24,7 +24,7 @@ var _ = Describe("Injection", func() {
 	It("injects the pending list into a namespace with generateName", func(ctx context.Context) {
 		cluster.Register(ctx, "generate-name", "a.test.example.com")
 		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "generated-"}}
-		Expect(cluster.Ordinary.Create(ctx, namespace)).To(Succeed())
+		cluster.Ordinary.Creates(ctx, namespace)
 		Expect(namespace.Name).To(HavePrefix("generated-"))
 		Expect(framework.PendingOf(namespace)).To(Equal("a.test.example.com"))
 		cluster.Finish(ctx, namespace.Name)
@@ -43,7 +43,7 @@ var _ = Describe("Injection", func() {
 			Annotation(v1alpha1.AnnotationInitializationResult, `{"status":"Failure"}`).
 			Annotation("nslifecycle.dev/x", "x").
 			Annotation("example.com/note", "kept").Label(v1alpha1.LabelDeletionProtection, "enabled").Obj()
-		Expect(cluster.Ordinary.Create(ctx, namespace)).To(Succeed())
+		cluster.Ordinary.Creates(ctx, namespace)
 		Expect(namespace.Labels).To(Equal(map[string]string{
 			corev1.LabelMetadataName: namespace.Name, "team": "a", v1alpha1.LabelDeletionProtection: "enabled",
 		}))
@@ -58,7 +58,7 @@ var _ = Describe("Injection", func() {
 			namespace.Label(fmt.Sprintf("nslifecycle.dev/%d", i), "").Annotation(fmt.Sprintf("nslifecycle.dev/%d", i), "")
 		}
 		made := namespace.Obj()
-		Expect(cluster.Ordinary.Create(ctx, made)).To(Succeed())
+		cluster.Ordinary.Creates(ctx, made)
 		Expect(made.Labels).To(And(HaveLen(3), HaveKey(v1alpha1.LabelInitializing), HaveKey(v1alpha1.LabelDeletionProtection)))
 		Expect(made.Annotations).To(And(HaveLen(4), HaveKey("example.com/note"), HaveKey(v1alpha1.AnnotationRequestedBy)))
 	})
@@ -100,9 +100,9 @@ var _ = Describe("Injection", func() {
 				names = append(names, strings.ReplaceAll(framework.Unique("n"), "-", "")+"."+string(rune('a'+i))+string(rune('a'+j%26))+"."+long[:180])
 			}
 			configuration := wrappers.MakeConfiguration("many-" + string(rune('a'+i))).Initializers(names...).Obj()
-			Expect(cluster.Admin.Create(ctx, configuration)).To(Succeed())
+			cluster.Admin.Creates(ctx, configuration)
 			DeferCleanup(func(ctx context.Context) {
-				Expect(cluster.Admin.Delete(ctx, configuration)).To(Succeed())
+				cluster.Admin.Deletes(ctx, configuration)
 				cluster.ExpectDeregistered(ctx, configuration.Name)
 			})
 			if i < internalv1alpha1.MaxInitializers/64 {

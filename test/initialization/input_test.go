@@ -27,9 +27,9 @@ var _ = Describe("The API validation", func() {
 	})
 
 	It("accepts an empty list of initializers", func(ctx context.Context) {
-		Expect(cluster.Admin.Create(ctx, wrappers.MakeConfiguration("empty").Obj())).To(Succeed())
+		cluster.Admin.Creates(ctx, wrappers.MakeConfiguration("empty").Obj())
 		DeferCleanup(func(ctx context.Context) {
-			Expect(cluster.Admin.Delete(ctx, wrappers.MakeConfiguration("empty").Obj())).To(Succeed())
+			cluster.Admin.Deletes(ctx, wrappers.MakeConfiguration("empty").Obj())
 		})
 		cluster.ExpectActive(ctx, "empty")
 		var empty v1alpha1.NamespaceInitializerConfiguration

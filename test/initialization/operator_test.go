@@ -186,8 +186,8 @@ var _ = Describe("The operator", func() {
 		namespace := cluster.CreateInitializing(ctx, "deleted")
 		held := wrappers.MakeConfigMap(namespace.Name, "held")
 		held.Finalizers = []string{"example.com/held"}
-		Expect(cluster.Initializer.Create(ctx, held)).To(Succeed())
-		Expect(cluster.Ordinary.Delete(ctx, namespace)).To(Succeed())
+		cluster.Initializer.Creates(ctx, held)
+		cluster.Ordinary.Deletes(ctx, namespace)
 
 		By("rejecting new objects, but allowing a user to remove a finalizer from a terminating object")
 		Expect(cluster.Ordinary.Create(ctx, wrappers.MakeConfigMap(namespace.Name, "new"))).To(HaveOccurred())
@@ -208,7 +208,7 @@ var _ = Describe("The operator", func() {
 		cluster.PauseManager()
 		setResult(ctx, old.Name, failure)
 		stale := cluster.GetNamespace(Default, ctx, old.Name)
-		Expect(cluster.Admin.Delete(ctx, old)).To(Succeed())
+		cluster.Admin.Deletes(ctx, old)
 		framework.SetNamespaceFinalizers(ctx, cluster.Admin, old.Name)
 		Eventually(func() error {
 			return cluster.Ordinary.Create(ctx, wrappers.MakeNamespace(old.Name).Obj())
@@ -305,7 +305,7 @@ var _ = Describe("The operator", func() {
 				g.Expect(registered(g, ctx)).To(ConsistOf(own))
 			}).WithContext(ctx).Should(Succeed())
 		}
-		Expect(cluster.Admin.Delete(ctx, cluster.EffectiveSet(Default, ctx))).To(Succeed())
+		cluster.Admin.Deletes(ctx, cluster.EffectiveSet(Default, ctx))
 		Eventually(func(g Gomega) {
 			g.Expect(registered(g, ctx)).To(HaveLen(1))
 		}).WithContext(ctx).Should(Succeed())
@@ -361,7 +361,7 @@ func createAll(ctx context.Context, prefix string, count int) time.Duration {
 	for i := range count {
 		group.Go(func() {
 			defer GinkgoRecover()
-			Expect(cluster.Ordinary.Create(ctx, wrappers.MakeNamespace(prefix+strconv.Itoa(i)).Obj())).To(Succeed())
+			cluster.Ordinary.Creates(ctx, wrappers.MakeNamespace(prefix+strconv.Itoa(i)).Obj())
 			created[i] = time.Now()
 		})
 	}

@@ -91,7 +91,7 @@ var _ = Describe("A selector", func() {
 
 		By("removing the label from an initializing namespace")
 		waiting := wrappers.MakeNamespace(framework.Unique("selected")).Label("team", "a").Obj()
-		Expect(cluster.Ordinary.Create(ctx, waiting)).To(Succeed())
+		cluster.Ordinary.Creates(ctx, waiting)
 		Expect(framework.PendingOf(waiting)).To(Equal(initializerA))
 		base = waiting.DeepCopy()
 		delete(waiting.Labels, "team")
@@ -107,7 +107,7 @@ var _ = Describe("A selector", func() {
 			}},
 		}))
 		namespace := wrappers.MakeNamespace(framework.Unique("own")).Label("nslifecycle.dev/deletion-protection-x", "true").Obj()
-		Expect(cluster.Ordinary.Create(ctx, namespace)).To(Succeed())
+		cluster.Ordinary.Creates(ctx, namespace)
 		Expect(framework.PendingOf(namespace)).To(Equal(initializerA))
 		Expect(activeMessage(ctx, "own")).To(ContainSubstring("namespaceSelector"))
 	})
@@ -128,7 +128,7 @@ var _ = Describe("A selector", func() {
 				wrapper.Initializer(fmt.Sprintf("n%d.g%d.example.com", j, i), settings{NamespaceSelector: selector})
 			}
 			configuration := wrapper.Obj()
-			Expect(cluster.Admin.Create(ctx, configuration)).To(Succeed())
+			cluster.Admin.Creates(ctx, configuration)
 			DeferCleanup(func(ctx context.Context) { Expect(cluster.Admin.Delete(ctx, configuration)).To(Succeed()) })
 			cluster.ExpectActive(ctx, configuration.Name)
 		}
@@ -167,7 +167,7 @@ var _ = Describe("A selector", func() {
 		create := func(team string) string {
 			GinkgoHelper()
 			namespace := wrappers.MakeNamespace(framework.Unique("changing")).Label("team", team).Obj()
-			Expect(cluster.Ordinary.Create(ctx, namespace)).To(Succeed())
+			cluster.Ordinary.Creates(ctx, namespace)
 			return framework.PendingOf(namespace)
 		}
 		Expect(create("a")).To(Equal(initializerA))
@@ -258,7 +258,7 @@ var _ = Describe("A finalizer of an initializer", func() {
 	It("blocks the deletion of the namespace until the owner of the finalizer removes it", func(ctx context.Context) {
 		cluster.RegisterConfiguration(ctx, wrappers.MakeConfiguration("held").Initializer(initializerA, settings{NamespaceFinalizer: string(finalizerA)}))
 		namespace := framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("held"))
-		Expect(cluster.Ordinary.Delete(ctx, namespace)).To(Succeed())
+		cluster.Ordinary.Deletes(ctx, namespace)
 		By("waiting for the removal of all other finalizers")
 		Eventually(cluster.GetNamespace).WithContext(ctx).WithArguments(namespace.Name).Should(And(
 			HaveField("DeletionTimestamp", Not(BeNil())),

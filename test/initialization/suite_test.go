@@ -85,14 +85,6 @@ func registered(g Gomega, ctx context.Context) []internalv1alpha1.EffectiveIniti
 	})
 }
 
-// create creates a namespace as the ordinary user.
-func create(ctx context.Context, namespace *wrappers.NamespaceWrapper) *corev1.Namespace {
-	GinkgoHelper()
-	object := namespace.Obj()
-	Expect(cluster.Ordinary.Create(ctx, object)).To(Succeed())
-	return object
-}
-
 // expectWritable waits until a namespace is initialized and ordinary users can write to it.
 func expectWritable(ctx context.Context, name string) *corev1.Namespace {
 	GinkgoHelper()

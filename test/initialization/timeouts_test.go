@@ -39,7 +39,7 @@ var _ = Describe("A timeout", func() {
 		configuration := register(ctx, limited(slow, 1, ""))
 		request := wrappers.MakeNamespace(framework.Unique("fail"))
 		seen := framework.WatchNamespace(ctx, cluster.Admin.Config, request.Obj())
-		namespace := create(ctx, request)
+		namespace := framework.CreateAs(ctx, cluster.Ordinary, request.Obj())
 		final, _ := seen.WaitForRemoval(ctx)
 
 		var result metav1.Status
@@ -55,7 +55,7 @@ var _ = Describe("A timeout", func() {
 
 	It("skips the initializer, so that the following initializers can complete", func(ctx context.Context) {
 		configuration := register(ctx, initializer(first), limited(slow, 1, v1alpha1.FailurePolicyIgnore), initializer(last))
-		namespace := create(ctx, wrappers.MakeNamespace(framework.Unique("skip")))
+		namespace := framework.CreateAs(ctx, cluster.Ordinary, wrappers.MakeNamespace(framework.Unique("skip")).Obj())
 		cluster.Finish(ctx, namespace.Name)
 		Eventually(func(g Gomega) string { return framework.PendingOf(cluster.GetNamespace(g, ctx, namespace.Name)) }).WithContext(ctx).
 			Should(Equal(last))
@@ -78,7 +78,7 @@ var _ = Describe("A timeout", func() {
 		register(ctx, limited(slow, 1, v1alpha1.FailurePolicyIgnore))
 		request := wrappers.MakeNamespace(framework.Unique("alone"))
 		seen := framework.WatchNamespace(ctx, cluster.Admin.Config, request.Obj())
-		create(ctx, request)
+		framework.CreateAs(ctx, cluster.Ordinary, request.Obj())
 		expectWritable(ctx, request.Name)
 		Eventually(seen.States).WithContext(ctx).Should(ContainElement(HaveField("Labels", Not(HaveKey(v1alpha1.LabelInitializing)))))
 		for _, namespace := range seen.States() {
@@ -91,8 +91,8 @@ var _ = Describe("A timeout", func() {
 	It("is enforced after a restart of the operator, and starts at the restart if no start is recorded", func(ctx context.Context) {
 		const seconds = 15 // A busy machine can take seconds to stop the manager, which must be within the timeout.
 		register(ctx, initializer(first), limited(slow, seconds, v1alpha1.FailurePolicyIgnore))
-		seen := create(ctx, wrappers.MakeNamespace(framework.Unique("seen")))
-		unseen := create(ctx, wrappers.MakeNamespace(framework.Unique("unseen")))
+		seen := framework.CreateAs(ctx, cluster.Ordinary, wrappers.MakeNamespace(framework.Unique("seen")).Obj())
+		unseen := framework.CreateAs(ctx, cluster.Ordinary, wrappers.MakeNamespace(framework.Unique("unseen")).Obj())
 		cluster.Finish(ctx, seen.Name)
 		Eventually(cluster.GetNamespace).WithContext(ctx).WithArguments(seen.Name).
 			Should(beInTurn(slow))
@@ -121,7 +121,7 @@ var _ = Describe("A timeout", func() {
 		register(ctx, limited(slow, int32(timeout.Seconds()), ""))
 		request := wrappers.MakeNamespace(framework.Unique("turn"))
 		seen := framework.WatchNamespace(ctx, cluster.Admin.Config, request.Obj())
-		namespace := create(ctx, request)
+		namespace := framework.CreateAs(ctx, cluster.Ordinary, request.Obj())
 		Eventually(cluster.GetNamespace).WithContext(ctx).WithArguments(namespace.Name).Should(And(beInTurn(slow),
 			HaveCondition(v1alpha1.ConditionInitializing, corev1.ConditionTrue, v1alpha1.ReasonInitializing)))
 		recorded := cluster.GetNamespace(Default, ctx, namespace.Name).Annotations[v1alpha1.AnnotationTurnStartedAt]
@@ -145,7 +145,7 @@ var _ = Describe("A timeout", func() {
 
 	It("is enforced if it is added later, and only after the new duration if it is increased", func(ctx context.Context) {
 		configuration := register(ctx, initializer(slow))
-		namespace := create(ctx, wrappers.MakeNamespace(framework.Unique("later")))
+		namespace := framework.CreateAs(ctx, cluster.Ordinary, wrappers.MakeNamespace(framework.Unique("later")).Obj())
 		Eventually(cluster.GetNamespace).WithContext(ctx).WithArguments(namespace.Name).
 			Should(HaveCondition(v1alpha1.ConditionInitializing, corev1.ConditionTrue, v1alpha1.ReasonInitializing))
 		change := func(seconds *int32) {
@@ -181,7 +181,7 @@ var _ = Describe("A timeout", func() {
 		prefix := framework.Unique("race")
 		name := func(i int) string { return fmt.Sprintf("%s-%d", prefix, i) }
 		for i := range count {
-			create(ctx, wrappers.MakeNamespace(name(i)))
+			framework.CreateAs(ctx, cluster.Ordinary, wrappers.MakeNamespace(name(i)).Obj())
 			wait.Go(func() {
 				defer GinkgoRecover()
 				// Finish as close to the timeout as possible.
@@ -224,7 +224,7 @@ var _ = Describe("A timeout", func() {
 			cluster.PauseManager()
 			startManagerWithClock(ctx, offsetClock(first))
 			register(ctx, limited(slow, int32(timeout.Seconds()), v1alpha1.FailurePolicyIgnore))
-			namespace := create(ctx, wrappers.MakeNamespace(framework.Unique("clocks")))
+			namespace := framework.CreateAs(ctx, cluster.Ordinary, wrappers.MakeNamespace(framework.Unique("clocks")).Obj())
 			Eventually(cluster.GetNamespace).WithContext(ctx).WithArguments(namespace.Name).
 				Should(beInTurn(slow))
 			cluster.StopManager()
@@ -263,13 +263,13 @@ var _ = Describe("Deregistration", func() {
 		kept := register(ctx, initializer("middle.test.example.com"))
 		removed := register(ctx, initializer(first), initializer(last))
 		// Sorted by the names of the configurations.
-		some := create(ctx, wrappers.MakeNamespace(framework.Unique("some")))
+		some := framework.CreateAs(ctx, cluster.Ordinary, wrappers.MakeNamespace(framework.Unique("some")).Obj())
 		Expect(framework.PendingOf(some)).To(Equal("middle.test.example.com," + first + "," + last))
-		all := create(ctx, wrappers.MakeNamespace(framework.Unique("all")))
+		all := framework.CreateAs(ctx, cluster.Ordinary, wrappers.MakeNamespace(framework.Unique("all")).Obj())
 		cluster.Finish(ctx, all.Name)
 		seen := framework.WatchNamespace(ctx, cluster.Admin.Config, some)
 		deleted := time.Now()
-		Expect(cluster.Admin.Delete(ctx, removed)).To(Succeed())
+		cluster.Admin.Deletes(ctx, removed)
 
 		now := expectWritable(ctx, all.Name)
 		Expect(time.Since(deleted)).To(BeNumerically(">=", initialization.DeregistrationDelay))
@@ -285,15 +285,15 @@ var _ = Describe("Deregistration", func() {
 			Expect(framework.PendingOf(namespace)).To(Or(Equal("middle.test.example.com"),
 				Equal("middle.test.example.com,"+first+","+last)))
 		}
-		Expect(cluster.Admin.Delete(ctx, kept)).To(Succeed())
+		cluster.Admin.Deletes(ctx, kept)
 		expectWritable(ctx, some.Name)
 	})
 
 	It("completes the initialization of a namespace without its initializer when the configuration is deleted, but not while no manager runs", func(ctx context.Context) {
 		configuration := register(ctx, initializer(slow))
-		namespace := create(ctx, wrappers.MakeNamespace(framework.Unique("unprepared")))
+		namespace := framework.CreateAs(ctx, cluster.Ordinary, wrappers.MakeNamespace(framework.Unique("unprepared")).Obj())
 		cluster.PauseManager()
-		Expect(cluster.Admin.Delete(ctx, configuration)).To(Succeed())
+		cluster.Admin.Deletes(ctx, configuration)
 		Consistently(func(g Gomega) string { return framework.PendingOf(cluster.GetNamespace(g, ctx, namespace.Name)) },
 			initialization.DeregistrationDelay+time.Second).WithContext(ctx).Should(Equal(slow))
 		started := time.Now()
@@ -305,16 +305,16 @@ var _ = Describe("Deregistration", func() {
 
 	It("does not occur while the configuration exists, or if it is recreated within the delay", func(ctx context.Context) {
 		configuration := register(ctx, initializer(slow))
-		namespace := create(ctx, wrappers.MakeNamespace(framework.Unique("again")))
+		namespace := framework.CreateAs(ctx, cluster.Ordinary, wrappers.MakeNamespace(framework.Unique("again")).Obj())
 		isWaiting := func(g Gomega) {
 			g.Expect(framework.PendingOf(cluster.GetNamespace(g, ctx, namespace.Name))).To(Equal(slow))
 		}
 		// Six interruptions of 1 s are not treated as one interruption of 5 s.
 		for range 6 {
-			Expect(cluster.Admin.Delete(ctx, configuration)).To(Succeed())
+			cluster.Admin.Deletes(ctx, configuration)
 			Consistently(isWaiting, time.Second).WithContext(ctx).Should(Succeed())
 			configuration = wrappers.MakeConfiguration(configuration.Name).Initializers(slow).Obj()
-			Expect(cluster.Admin.Create(ctx, configuration)).To(Succeed())
+			cluster.Admin.Creates(ctx, configuration)
 		}
 		finalizers := func(value string) {
 			Expect(client.IgnoreNotFound(cluster.Admin.Patch(ctx, configuration, framework.MergePatch(

@@ -257,8 +257,7 @@ var _ = Describe("The commands in docs/break-glass.md", Ordered, ContinueOnFailu
 			ConsistOf(append(remaining(), bindingPrefix+"origin-agent-confine")...))
 		Expect(create(ctx)).To(Succeed())
 		cluster.StopManager()
-		Expect(cluster.Initializer.Patch(ctx, wrappers.MakeNamespace(finished).Obj(), framework.MergePatch(
-			`{"metadata":{"annotations":{"`+v1alpha1.AnnotationPendingInitializers+`":""}}}`))).To(Succeed())
+		cluster.Initializer.Patches(ctx, wrappers.MakeNamespace(finished).Obj(), `{"metadata":{"annotations":{"`+v1alpha1.AnnotationPendingInitializers+`":""}}}`)
 		Expect(isInitializing(ctx, finished)).To(BeTrue(), "no policy completes it")
 
 		Eventually(timeoutPassed).WithContext(ctx).Should(Receive())

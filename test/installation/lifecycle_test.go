@@ -117,11 +117,11 @@ var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
 			createResource(ctx, configuration)
 			cluster.ExpectActive(ctx, "test")
 			waiting := wrappers.MakeNamespace("waiting").Obj()
-			Expect(admin.Create(ctx, waiting)).To(Succeed())
+			admin.Creates(ctx, waiting)
 			Expect(framework.PendingOf(waiting)).To(Equal("a.test.example.com"))
 
 			By("uninstalling it as documented")
-			Expect(admin.Delete(ctx, configuration)).To(Succeed())
+			admin.Deletes(ctx, configuration)
 			kubectl(ctx, "annotate", "--overwrite", "namespace", "waiting", v1alpha1.AnnotationPendingInitializers+"=")
 			cluster.StopManager()
 			chosen.uninstall(ctx)
@@ -135,13 +135,13 @@ var _ = Describe("An installation", Ordered, ContinueOnFailure, func() {
 				startFinalization(ctx)
 			}
 			after := wrappers.MakeNamespace("after").Label(v1alpha1.LabelInitializing, "true").Obj()
-			Expect(admin.Create(ctx, after)).To(Succeed())
+			admin.Creates(ctx, after)
 			By("deleting the namespace of the sources, which remains")
 			sources := &corev1.Namespace{}
 			Expect(admin.Get(ctx, client.ObjectKey{Name: controlplane.SourceNamespace}, sources)).To(Succeed())
 			Expect(sources.DeletionTimestamp).To(BeNil())
 			for _, namespace := range []*corev1.Namespace{waiting, after, sources} {
-				Expect(admin.Delete(ctx, namespace)).To(Succeed())
+				admin.Deletes(ctx, namespace)
 				framework.ExpectDeleted(ctx, admin, namespace)
 			}
 		}, SpecTimeout(10*time.Minute))
@@ -231,20 +231,20 @@ func describeIncomplete() {
 		cluster.ExpectActive(ctx, "test")
 		completed, deleted := wrappers.MakeNamespace("completed").Obj(), wrappers.MakeNamespace("deleted").Obj()
 		for _, namespace := range []*corev1.Namespace{completed, deleted} {
-			Expect(admin.Create(ctx, namespace)).To(Succeed())
+			admin.Creates(ctx, namespace)
 		}
 		cluster.StopManager()
 		_, err := cluster.Kubectl(ctx, cluster.Admin.Config, "annotate", "--overwrite", "namespace", completed.Name,
 			v1alpha1.AnnotationPendingInitializers+"=")
 		if framework.ServesPolicies(ctx, cluster.Admin.Config) {
 			Expect(err).NotTo(HaveOccurred())
-			Expect(admin.Get(ctx, client.ObjectKeyFromObject(completed), completed)).To(Succeed())
+			admin.Reads(ctx, completed)
 			Expect(completed.Labels).NotTo(HaveKey(v1alpha1.LabelInitializing))
 		} else {
 			Expect(err).To(MatchError(ContainSubstring("complete.nslifecycle.dev")))
 		}
 		for _, namespace := range []*corev1.Namespace{completed, deleted} {
-			Expect(admin.Delete(ctx, namespace)).To(Succeed())
+			admin.Deletes(ctx, namespace)
 			framework.ExpectDeleted(ctx, admin, namespace)
 		}
 		expectCheck(ctx, ContainSubstring("FAIL  the leader renews its Lease: "))
@@ -275,9 +275,9 @@ func expectCheck(ctx context.Context, want OmegaMatcher) {
 func expectNamespaceLifecycle(ctx context.Context) {
 	GinkgoHelper()
 	namespace := wrappers.MakeNamespace("half").Obj()
-	Expect(admin.Create(ctx, namespace)).To(Succeed())
-	Expect(admin.Create(ctx, wrappers.MakeConfigMap(namespace.Name, "content"))).To(Succeed())
-	Expect(admin.Delete(ctx, namespace)).To(Succeed())
+	admin.Creates(ctx, namespace)
+	admin.Creates(ctx, wrappers.MakeConfigMap(namespace.Name, "content"))
+	admin.Deletes(ctx, namespace)
 	framework.ExpectDeleted(ctx, admin, namespace)
 }
 
@@ -404,16 +404,16 @@ func describeVariants() {
 			})
 			cluster.ExpectActive(ctx, "test")
 			namespace := wrappers.MakeNamespace("variant").Obj()
-			Expect(admin.Create(ctx, namespace)).To(Succeed())
+			admin.Creates(ctx, namespace)
 			kubectl(ctx, "annotate", "--overwrite", "namespace", namespace.Name, v1alpha1.AnnotationPendingInitializers+"=")
 			kubectl(ctx, "wait", "--for=condition="+v1alpha1.ConditionInitializing+"=False", "namespace/"+namespace.Name)
-			Expect(admin.Delete(ctx, configuration)).To(Succeed())
+			admin.Deletes(ctx, configuration)
 
 			By("diagnosing its deletion")
 			held := wrappers.MakeConfigMap(namespace.Name, "held")
 			held.Finalizers = []string{"test.example.com/held"}
-			Expect(admin.Create(ctx, held)).To(Succeed())
-			Expect(admin.Delete(ctx, namespace)).To(Succeed())
+			admin.Creates(ctx, held)
+			admin.Deletes(ctx, namespace)
 			kubectl(ctx, "wait", "--for=condition="+v1alpha1.ConditionDeletionBlocked, "--timeout=60s", "namespace/"+namespace.Name)
 
 			By("deleting it")
@@ -452,7 +452,7 @@ func canFinalize(ctx context.Context, account string) bool {
 			Verb: "update", Resource: "namespaces", Subresource: "finalize", Name: "any",
 		},
 	}}
-	Expect(admin.Create(ctx, review)).To(Succeed())
+	admin.Creates(ctx, review)
 	return review.Status.Allowed
 }
 

@@ -128,9 +128,9 @@ var _ = Describe("An installation with a manager", Ordered, ContinueOnFailure, f
 		held := wrappers.MakeConfigMap(namespace.Name, "held")
 		held.Finalizers = []string{"test.example.com/held"}
 		for _, object := range []client.Object{held, wrappers.MakeConfigMap(namespace.Name, "a"), wrappers.MakeConfigMap(namespace.Name, "b")} {
-			Expect(admin.Create(ctx, object)).To(Succeed())
+			admin.Creates(ctx, object)
 		}
-		Expect(admin.Delete(ctx, namespace)).To(Succeed())
+		admin.Deletes(ctx, namespace)
 		Eventually(cluster.GetNamespace).WithContext(ctx).WithArguments(ctx, namespace.Name).Should(matchers.HaveCondition(
 			corev1.NamespaceContentRemaining, corev1.ConditionTrue, "SomeResourcesRemain", "configmaps. has 1 resource instances"))
 		kubectl(ctx, "patch", "configmap", held.Name, "--namespace="+namespace.Name, `--patch={"metadata":{"finalizers":null}}`)
@@ -151,7 +151,7 @@ var _ = Describe("An installation with a manager", Ordered, ContinueOnFailure, f
 		framework.SkipWithoutPolicies(ctx, cluster.Admin.Config, "there is no mutating policy")
 		DeferCleanup(func(ctx context.Context) { undeploy(ctx) })
 		Expect(cluster.ControlPlane.Install(ctx)).To(Succeed())
-		Expect(admin.Delete(ctx, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "nslifecycle-webhook-policies"}})).To(Succeed())
+		admin.Deletes(ctx, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "nslifecycle-webhook-policies"}})
 		config, err := cluster.ServiceAccountConfig(ctx, controlplane.SystemNamespace, controlplane.AdmissionAccount)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(cluster.InstallPolicies(ctx)).To(Succeed())
@@ -178,7 +178,7 @@ var _ = Describe("An installation with a manager", Ordered, ContinueOnFailure, f
 		later := clocktesting.NewFakePassiveClock(time.Now().Add(time.Hour))
 		startManager(ctx, func(options *manager.Options) { options.Clock = later })
 		Eventually(policiesWithFail).WithContext(ctx).Should(ConsistOf(injected), "without templates and subjects")
-		Expect(admin.Create(ctx, wrappers.MakeNamespace(framework.Unique("hardened")).Obj())).To(Succeed())
+		admin.Creates(ctx, wrappers.MakeNamespace(framework.Unique("hardened")).Obj())
 		// The API server recognizes the parameter kind of the policies for templates after some time.
 		Eventually(func() error {
 			_, err := cluster.KubectlWithInput(ctx, cluster.Admin.Config, `{apiVersion: nslifecycle.dev/v1alpha1,
@@ -350,7 +350,7 @@ func expectHeavyRejected(ctx context.Context) {
 	}
 	Eventually(func() error { return admin.Create(ctx, heavy.Obj(), client.DryRunAll) }).WithContext(ctx).
 		Should(matchers.BeDeniedBy("guard", "at most 2000 labels and annotations"))
-	Expect(admin.Delete(ctx, set)).To(Succeed())
+	admin.Deletes(ctx, set)
 }
 
 // drift contains namespaces whose label and pending list are inconsistent because a user edited
@@ -375,7 +375,7 @@ func makeDrift(ctx context.Context) drift {
 			Annotation(v1alpha1.AnnotationPendingInitializers, "a.test.example.com").Obj(),
 	}
 	for _, namespace := range append([]*corev1.Namespace{made.withoutLabel}, made.withoutList...) {
-		Expect(admin.Create(ctx, namespace)).To(Succeed())
+		admin.Creates(ctx, namespace)
 	}
 	return made
 }
@@ -492,7 +492,7 @@ func keepCreatingNamespaces(ctx context.Context) (stop func() int) {
 				return
 			case <-time.After(50 * time.Millisecond):
 			}
-			Expect(admin.Create(ctx, wrappers.MakeNamespace(framework.Unique("meanwhile")).Obj())).To(Succeed())
+			admin.Creates(ctx, wrappers.MakeNamespace(framework.Unique("meanwhile")).Obj())
 			count++
 		}
 	})

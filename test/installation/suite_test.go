@@ -19,7 +19,6 @@ import (
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	"github.com/nslifecycle/nslifecycle/internal/manager"
@@ -33,7 +32,7 @@ const selector = "app.kubernetes.io/name=nslifecycle"
 var (
 	// cluster is nil in specs that only render manifests.
 	cluster *framework.Cluster
-	admin   client.Client
+	admin   *framework.User
 	// kubeconfig is the path of a kubeconfig file of the administrator.
 	kubeconfig string
 	// types are the types of inventory in the cluster before an installation, and initial contains its objects.

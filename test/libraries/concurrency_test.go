@@ -59,7 +59,7 @@ var _ = Describe("An initializer during concurrent changes and failures", func()
 		}
 		var namespaces []string
 		for range count {
-			namespaces = append(namespaces, create(ctx, wrappers.MakeNamespace(framework.Unique("storm"))).Name)
+			namespaces = append(namespaces, createInitializing(ctx, wrappers.MakeNamespace(framework.Unique("storm"))).Name)
 		}
 		storming, end := context.WithCancel(ctx)
 		defer end()
@@ -120,9 +120,9 @@ var _ = Describe("An initializer during concurrent changes and failures", func()
 				}
 				return initializer.Result{}, nil
 			})
-		first := create(ctx, wrappers.MakeNamespace(framework.Unique("again")))
+		first := createInitializing(ctx, wrappers.MakeNamespace(framework.Unique("again")))
 		Eventually(func() []types.UID { return served.of(first.Name) }).WithContext(ctx).Should(HaveLen(1))
-		Expect(admin.Delete(ctx, first)).To(Succeed())
+		admin.Deletes(ctx, first)
 		second := wrappers.MakeNamespace(first.Name).Obj()
 		Eventually(func() error { return admin.Create(ctx, second) }).WithContext(ctx).Should(Succeed())
 
@@ -138,19 +138,18 @@ var _ = Describe("An initializer during concurrent changes and failures", func()
 		deleted, failed := wrappers.MakeNamespace(framework.Unique("left")).Obj(), wrappers.MakeNamespace(framework.Unique("left")).Obj()
 		for _, namespace := range []*corev1.Namespace{deleted, failed} {
 			namespace.Finalizers = []string{"example.com/kept"}
-			Expect(admin.Create(ctx, namespace)).To(Succeed())
+			admin.Creates(ctx, namespace)
 		}
-		Expect(admin.Delete(ctx, deleted)).To(Succeed())
-		Expect(admin.Patch(ctx, failed, framework.MergePatch(fmt.Appendf(nil,
-			`{"metadata":{"annotations":{%q:%q}}}`, v1alpha1.AnnotationInitializationResult,
-			`{"status":"Failure","reason":"Other","message":"another initializer failed"}`)))).To(Succeed())
+		admin.Deletes(ctx, deleted)
+		admin.Patches(ctx, failed, fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, v1alpha1.AnnotationInitializationResult,
+			`{"status":"Failure","reason":"Other","message":"another initializer failed"}`))
 		serve(newAccount(ctx, framework.Unique("concurrency"), serving), name,
 			func(_ context.Context, namespace *corev1.Namespace) (initializer.Result, error) {
 				served.record(namespace)
 				return initializer.Result{}, nil
 			})
 		// The initializer is last in the list.
-		expectReady(ctx, create(ctx, wrappers.MakeNamespace(framework.Unique("taken"))).Name)
+		expectReady(ctx, createInitializing(ctx, wrappers.MakeNamespace(framework.Unique("taken"))).Name)
 		for _, namespace := range []*corev1.Namespace{deleted, failed} {
 			Expect(served.of(namespace.Name)).To(BeEmpty())
 			Expect(framework.PendingOf(cluster.GetNamespace(Default, ctx, namespace.Name))).To(Equal(name))
@@ -178,7 +177,7 @@ var _ = Describe("An initializer during concurrent changes and failures", func()
 				}
 				return initializer.Result{}, ctx.Err()
 			})
-		namespace := create(ctx, wrappers.MakeNamespace(framework.Unique("turn")))
+		namespace := createInitializing(ctx, wrappers.MakeNamespace(framework.Unique("turn")))
 		Eventually(func(g Gomega) {
 			g.Expect(cluster.GetNamespace(g, ctx, namespace.Name)).To(
 				HaveCondition(conditionOf(before), corev1.ConditionFalse, "Working", "preparing"))
@@ -232,12 +231,12 @@ var _ = Describe("An initializer during concurrent changes and failures", func()
 			if kind == "failing" {
 				kinds[kind].Finalizers = []string{"example.com/kept"}
 			}
-			Expect(admin.Create(ctx, kinds[kind])).To(Succeed())
+			admin.Creates(ctx, kinds[kind])
 		}
 		Eventually(func() []types.UID { return served.of(kinds["hanging"].Name) }).WithContext(ctx).Should(HaveLen(1))
 		var healthy []string
 		for range 10 {
-			healthy = append(healthy, create(ctx, wrappers.MakeNamespace(framework.Unique("healthy"))).Name)
+			healthy = append(healthy, createInitializing(ctx, wrappers.MakeNamespace(framework.Unique("healthy"))).Name)
 		}
 		expectReady(ctx, healthy...)
 		expectReady(ctx, kinds["erring"].Name, kinds["polling"].Name)
@@ -273,11 +272,10 @@ var _ = Describe("An initializer during concurrent changes and failures", func()
 		framework.RemoveFinalizers(ctx, admin, kinds["failing"])
 		framework.ExpectDeleted(ctx, admin, kinds["failing"])
 		isFixed.Store(true)
-		Expect(admin.Patch(ctx, kinds["waiting"], framework.MergePatch(
-			`{"metadata":{"labels":{"owner":"blue"}}}`))).To(Succeed())
+		admin.Patches(ctx, kinds["waiting"], `{"metadata":{"labels":{"owner":"blue"}}}`)
 		expectReady(ctx, kinds["panicking"].Name, kinds["waiting"].Name)
 		Expect(served.of(kinds["waiting"].Name)).To(HaveLen(2))
-		Expect(admin.Delete(ctx, kinds["hanging"])).To(Succeed())
+		admin.Deletes(ctx, kinds["hanging"])
 		Eventually(hanging).WithContext(ctx).Should(BeClosed())
 		framework.ExpectDeleted(ctx, admin, kinds["hanging"])
 	}, SpecTimeout(5*time.Minute))
@@ -296,7 +294,7 @@ var _ = Describe("An initializer during concurrent changes and failures", func()
 					return initializer.Result{}, ctx.Err()
 				}
 			}, soon)
-		namespace := create(ctx, wrappers.MakeNamespace(framework.Unique("words")))
+		namespace := createInitializing(ctx, wrappers.MakeNamespace(framework.Unique("words")))
 		shows := func(line string) {
 			GinkgoHelper()
 			Eventually(func() (string, error) {
@@ -363,17 +361,17 @@ var _ = Describe("An initializer that watches other objects", func() {
 			run(mgr)
 			cluster.Register(ctx, framework.Unique("suite"), name)
 			red, blue := framework.Unique("plan-red"), framework.Unique("plan-blue")
-			first := create(ctx, wrappers.MakeNamespace(framework.Unique("watch-red")).Label(planLabel, red))
-			second := create(ctx, wrappers.MakeNamespace(framework.Unique("watch-blue")).Label(planLabel, blue))
+			first := createInitializing(ctx, wrappers.MakeNamespace(framework.Unique("watch-red")).Label(planLabel, red))
+			second := createInitializing(ctx, wrappers.MakeNamespace(framework.Unique("watch-blue")).Label(planLabel, blue))
 			expectNoPlan(ctx, first.Name, name)
 			expectNoPlan(ctx, second.Name, name)
 
-			Expect(admin.Create(ctx, wrappers.MakeConfigMap(accounts, red))).To(Succeed())
+			admin.Creates(ctx, wrappers.MakeConfigMap(accounts, red))
 			expectReady(ctx, first.Name)
 			Expect(called.of(first.Name)).To(HaveLen(2))
 			Expect(called.of(second.Name)).To(HaveLen(1), "the change does not affect this namespace")
 
-			Expect(admin.Create(ctx, wrappers.MakeConfigMap(accounts, blue))).To(Succeed())
+			admin.Creates(ctx, wrappers.MakeConfigMap(accounts, blue))
 			expectReady(ctx, second.Name)
 			Expect(called.of(first.Name)).To(HaveLen(2), "the namespace is initialized")
 		},
@@ -395,8 +393,8 @@ var _ = Describe("An initializer that watches other objects", func() {
 		run(mgr)
 		cluster.Register(ctx, framework.Unique("suite"), blocking, name)
 		plan := framework.Unique("plan-turn")
-		namespace := create(ctx, wrappers.MakeNamespace(framework.Unique("watch-turn")).Label(planLabel, plan))
-		Expect(admin.Create(ctx, wrappers.MakeConfigMap(accounts, plan))).To(Succeed())
+		namespace := createInitializing(ctx, wrappers.MakeNamespace(framework.Unique("watch-turn")).Label(planLabel, plan))
+		admin.Creates(ctx, wrappers.MakeConfigMap(accounts, plan))
 		Consistently(changed, 2*time.Second).ShouldNot(Receive())
 		Expect(called.of(namespace.Name)).To(BeEmpty())
 
@@ -414,6 +412,6 @@ var _ = Describe("An initializer that watches other objects", func() {
 		}, initializer.WithWatch(&corev1.ConfigMap{}, nil))).To(Succeed())
 		run(mgr)
 		cluster.Register(ctx, framework.Unique("suite"), name)
-		expectReady(ctx, create(ctx, wrappers.MakeNamespace(framework.Unique("unwatched"))).Name)
+		expectReady(ctx, createInitializing(ctx, wrappers.MakeNamespace(framework.Unique("unwatched"))).Name)
 	})
 })

@@ -71,7 +71,7 @@ var _ = Describe("A controller of a namespace finalizer", Ordered, ContinueOnFai
 		namespace := createWithFinalizers(ctx, "finalizer-plain", first, own, last, own)
 		Expect(namespace.Spec.Finalizers).To(HaveLen(5))
 
-		Expect(admin.Delete(ctx, namespace)).To(Succeed())
+		admin.Deletes(ctx, namespace)
 		Eventually(finalizersOf(ctx, namespace.Name)).WithContext(ctx).
 			Should(Equal([]corev1.FinalizerName{first, last, corev1.FinalizerKubernetes}))
 		Eventually(cluster.GetNamespace).WithContext(ctx).WithArguments(ctx, namespace.Name).Should(matchers.HaveCondition(
@@ -91,7 +91,7 @@ var _ = Describe("A controller of a namespace finalizer", Ordered, ContinueOnFai
 		})
 		for round := range rounds {
 			namespace := createWithFinalizers(ctx, fmt.Sprintf("finalizer-race-%d", round), first, own)
-			Expect(admin.Delete(ctx, namespace)).To(Succeed())
+			admin.Deletes(ctx, namespace)
 			// The Namespace is not deleted until the finalizer is removed.
 			want := []corev1.FinalizerName{first, corev1.FinalizerKubernetes}
 			for n := 0; slices.Contains(finalizersOf(ctx, namespace.Name)(Default), own); n++ {
@@ -101,7 +101,7 @@ var _ = Describe("A controller of a namespace finalizer", Ordered, ContinueOnFai
 				})).To(Succeed())
 				want = append(want, mine)
 				patch := fmt.Sprintf(`{"metadata": {"labels": {"round-%d": "x"}}}`, n)
-				Expect(admin.Patch(ctx, namespace.DeepCopy(), framework.MergePatch(patch))).To(Succeed())
+				admin.Patches(ctx, namespace.DeepCopy(), patch)
 			}
 			remaining := cluster.GetNamespace(Default, ctx, namespace.Name)
 			Expect(remaining.Spec.Finalizers).To(Equal(want))
@@ -135,7 +135,7 @@ var _ = Describe("A controller of a namespace finalizer", Ordered, ContinueOnFai
 			"finalizer-waits":  {"Archiving", "two of three logs are archived"},
 		}
 		for name := range reasons {
-			Expect(admin.Delete(ctx, createWithFinalizers(ctx, name, own, first))).To(Succeed())
+			admin.Deletes(ctx, createWithFinalizers(ctx, name, own, first))
 		}
 		for name, want := range reasons {
 			Eventually(cluster.GetNamespace).WithContext(ctx).WithArguments(ctx, name).Should(
@@ -144,7 +144,7 @@ var _ = Describe("A controller of a namespace finalizer", Ordered, ContinueOnFai
 		}
 		By("processing another namespace with the same worker")
 		healthy := createWithFinalizers(ctx, "finalizer-healthy", own, first)
-		Expect(admin.Delete(ctx, healthy)).To(Succeed())
+		admin.Deletes(ctx, healthy)
 		Eventually(finalizersOf(ctx, healthy.Name)).WithContext(ctx).ShouldNot(ContainElement(own))
 		for name := range reasons {
 			Expect(finalizersOf(ctx, name)(Default)).To(ContainElement(own))
@@ -168,7 +168,7 @@ var _ = Describe("A controller of a namespace finalizer", Ordered, ContinueOnFai
 		})).To(Succeed())
 		run(mgr)
 		namespace := createWithFinalizers(ctx, "finalizer-permissions", first, own)
-		Expect(admin.Delete(ctx, namespace)).To(Succeed())
+		admin.Deletes(ctx, namespace)
 
 		err := finalizer.Check(ctx, config, own)
 		var missing *finalizer.MissingPermissionsError
@@ -199,7 +199,7 @@ var _ = Describe("A controller of a namespace finalizer", Ordered, ContinueOnFai
 		settings := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
 			Namespace: namespace.Name, Name: "settings", Finalizers: []string{"example.com/hold"},
 		}}
-		Expect(admin.Create(ctx, settings)).To(Succeed())
+		admin.Creates(ctx, settings)
 		var hadContent atomic.Bool
 		var served calls
 		serveFinalizer(own, func(callContext context.Context, namespace *corev1.Namespace) (finalizer.Result, error) {
@@ -219,7 +219,7 @@ var _ = Describe("A controller of a namespace finalizer", Ordered, ContinueOnFai
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(func() { Expect(running.Stop()).To(Succeed()) })
 
-		Expect(admin.Delete(ctx, namespace)).To(Succeed())
+		admin.Deletes(ctx, namespace)
 		Eventually(func(g Gomega) {
 			g.Expect(cluster.GetNamespace(g, ctx, namespace.Name).Status.Conditions).NotTo(BeEmpty())
 			var held corev1.ConfigMap
@@ -243,7 +243,7 @@ var _ = Describe("A controller of a namespace finalizer", Ordered, ContinueOnFai
 		patch := framework.MergePatch(`{"metadata": {"labels": {"` + label + `": "a"}}}`)
 		Expect(admin.Patch(ctx, before, patch)).To(Succeed())
 		Expect(admin.Patch(ctx, ending, patch)).To(Succeed())
-		Expect(admin.Delete(ctx, ending)).To(Succeed())
+		admin.Deletes(ctx, ending)
 		serveFinalizer(own, func(context.Context, *corev1.Namespace) (finalizer.Result, error) { return finalizer.Result{}, nil },
 			finalizer.AddFinalizer(func(namespace *corev1.Namespace) bool { return namespace.Labels[label] != "" }))
 
@@ -258,14 +258,14 @@ var _ = Describe("A controller of a namespace finalizer", Ordered, ContinueOnFai
 		Expect(finalizersOf(ctx, ending.Name)(Default)).NotTo(ContainElement(own))
 
 		By("deleting a selected namespace")
-		Expect(admin.Delete(ctx, after)).To(Succeed())
+		admin.Deletes(ctx, after)
 		Eventually(finalizersOf(ctx, after.Name)).WithContext(ctx).Should(Equal([]corev1.FinalizerName{corev1.FinalizerKubernetes}))
 	})
 
 	It("calls the function immediately when the object that it waits for is deleted", func(ctx context.Context) {
 		const own = corev1.FinalizerName("watch.finalizer.example.com/work")
 		lock := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "finalizer-watch-lock"}}
-		Expect(admin.Create(ctx, lock)).To(Succeed())
+		admin.Creates(ctx, lock)
 		mgr, _ := newManager(newUser(ctx, "watch@corp.example.com", requiredRules, statusRule, []rbacv1.PolicyRule{
 			{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get", "list", "watch"}},
 		}))
@@ -284,12 +284,12 @@ var _ = Describe("A controller of a namespace finalizer", Ordered, ContinueOnFai
 		run(mgr)
 		kept := createWithFinalizers(ctx, "finalizer-watch-kept", own)
 		namespace := createWithFinalizers(ctx, "finalizer-watch", own)
-		Expect(admin.Delete(ctx, namespace)).To(Succeed())
+		admin.Deletes(ctx, namespace)
 		Eventually(func(g Gomega) {
 			g.Expect(cluster.GetNamespace(g, ctx, namespace.Name).Status.Conditions).To(ContainElement(HaveField("Reason", "Locked")))
 		}).WithContext(ctx).Should(Succeed())
 
-		Expect(admin.Delete(ctx, lock)).To(Succeed())
+		admin.Deletes(ctx, lock)
 		Eventually(finalizersOf(ctx, namespace.Name)).WithContext(ctx).ShouldNot(ContainElement(own))
 		Expect(len(served.of(namespace.Name))).To(BeNumerically(">=", 2))
 		Expect(served.of(kept.Name)).To(BeEmpty(), "the namespace is not terminating")
@@ -304,7 +304,7 @@ var _ = Describe("A controller of a namespace finalizer", Ordered, ContinueOnFai
 			<-callContext.Done()
 			return finalizer.Result{}, callContext.Err()
 		})
-		Expect(admin.Delete(ctx, namespace)).To(Succeed())
+		admin.Deletes(ctx, namespace)
 		Eventually(ctx, entered).Should(Receive())
 		stop()
 		Expect(finalizersOf(ctx, namespace.Name)(Default)).To(ContainElement(own))
@@ -345,14 +345,14 @@ var _ = Describe("A controller of a namespace finalizer", Ordered, ContinueOnFai
 		_, _ = replica(&bySecond)
 
 		before := createWithFinalizers(ctx, "finalizer-replicas-before", own, first)
-		Expect(admin.Delete(ctx, before)).To(Succeed())
+		admin.Deletes(ctx, before)
 		Eventually(finalizersOf(ctx, before.Name)).WithContext(ctx).ShouldNot(ContainElement(own))
 		Expect(byFirst.Load()).To(BeEquivalentTo(1))
 		Expect(bySecond.Load()).To(BeZero())
 
 		stopLeader()
 		after := createWithFinalizers(ctx, "finalizer-replicas-after", own, first)
-		Expect(admin.Delete(ctx, after)).To(Succeed())
+		admin.Deletes(ctx, after)
 		Eventually(finalizersOf(ctx, after.Name)).WithContext(ctx).ShouldNot(ContainElement(own))
 		Expect(byFirst.Load()).To(BeEquivalentTo(1))
 		Expect(bySecond.Load()).To(BeEquivalentTo(1))
@@ -381,7 +381,7 @@ func createWithFinalizers(ctx context.Context, name string, finalizers ...corev1
 	namespace := &corev1.Namespace{
 		ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.NamespaceSpec{Finalizers: finalizers},
 	}
-	Expect(admin.Create(ctx, namespace)).To(Succeed())
+	admin.Creates(ctx, namespace)
 	DeferCleanup(func(ctx context.Context) { forceDelete(ctx, name) })
 	return namespace
 }

@@ -75,7 +75,7 @@ var _ = Describe("Incorrect use of pkg/initializer", func() {
 		// The initializer can be registered later.
 		cluster.Register(ctx, framework.Unique("suite"), name)
 		Expect(initializer.Check(ctx, config, name)).To(Succeed())
-		expectReady(ctx, create(ctx, wrappers.MakeNamespace(framework.Unique("registered"))).Name)
+		expectReady(ctx, createInitializing(ctx, wrappers.MakeNamespace(framework.Unique("registered"))).Name)
 	}, SpecTimeout(5*time.Minute))
 
 	DescribeTable("reports the missing verb and the commands that grant it",
@@ -95,7 +95,7 @@ var _ = Describe("Incorrect use of pkg/initializer", func() {
 				served.record(namespace)
 				return initializer.Result{}, nil
 			}, soon)
-			namespace := create(ctx, wrappers.MakeNamespace(framework.Unique("rights")))
+			namespace := createInitializing(ctx, wrappers.MakeNamespace(framework.Unique("rights")))
 			Eventually(func() string { return string(logs.Contents()) }).WithContext(ctx).
 				Should(And(ContainSubstring("lacks permissions"), ContainSubstring("as an administrator run: ")))
 			message := missingErr.Message
@@ -135,8 +135,8 @@ var _ = Describe("Incorrect use of pkg/initializer", func() {
 				return initializer.Result{Message: "done"}, nil
 			}, soon)
 		names := []string{
-			create(ctx, wrappers.MakeNamespace(framework.Unique("silent"))).Name,
-			create(ctx, wrappers.MakeNamespace(framework.Unique("silent"))).Name,
+			createInitializing(ctx, wrappers.MakeNamespace(framework.Unique("silent"))).Name,
+			createInitializing(ctx, wrappers.MakeNamespace(framework.Unique("silent"))).Name,
 		}
 		expectReady(ctx, names...)
 		Expect(strings.Count(string(logs.Contents()), "permission to patch namespaces/status")).To(Equal(1))
@@ -146,14 +146,14 @@ var _ = Describe("Incorrect use of pkg/initializer", func() {
 		cluster.Register(ctx, framework.Unique("suite"), name)
 		account := framework.Unique("incorrect-use")
 		config := newAccount(ctx, account, without("initialize"))
-		namespace := create(ctx, wrappers.MakeNamespace(framework.Unique("local")))
+		namespace := createInitializing(ctx, wrappers.MakeNamespace(framework.Unique("local")))
 		bound := &rbacv1.RoleBinding{
 			RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "nslifecycle-namespace-initializer"},
 			Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: accounts, Name: account}},
 		}
 		bound.Namespace, bound.Name = namespace.Name, "initializer"
 		Expect(admin.Get(ctx, client.ObjectKey{Name: bound.RoleRef.Name}, &rbacv1.ClusterRole{})).To(Succeed())
-		Expect(admin.Create(ctx, bound)).To(Succeed())
+		admin.Creates(ctx, bound)
 		framework.ExpectAllowedIn(ctx, config, namespace.Name, rbacv1.PolicyRule{
 			APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{v1alpha1.VerbInitialize},
 		})

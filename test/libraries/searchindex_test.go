@@ -83,8 +83,8 @@ var _ = Describe("The example search-index", Ordered, ContinueOnFailure, func() 
 		settings := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
 			Namespace: namespace.Name, Name: "settings", Finalizers: []string{"example.com/hold"},
 		}}
-		Expect(admin.Create(ctx, settings)).To(Succeed())
-		Expect(admin.Delete(ctx, ready)).To(Succeed())
+		admin.Creates(ctx, settings)
+		admin.Deletes(ctx, ready)
 		Eventually(cluster.GetNamespace).WithContext(ctx).WithArguments(ctx, namespace.Name).Should(
 			matchers.HaveCondition(corev1.NamespaceFinalizersRemaining, corev1.ConditionTrue, "SomeFinalizersRemain"))
 		Expect(indicesOf(ctx, namespace.Name)).To(HaveLen(1))
@@ -111,7 +111,7 @@ var _ = Describe("The example search-index", Ordered, ContinueOnFailure, func() 
 
 			By("injecting the same fault during the deletion")
 			between.set(f)
-			Expect(admin.Delete(ctx, namespace)).To(Succeed())
+			admin.Deletes(ctx, namespace)
 			Eventually(cluster.GetNamespace).WithContext(ctx).WithArguments(ctx, namespace.Name).Should(
 				matchers.HaveCondition(released, corev1.ConditionFalse, reason, text))
 			Expect(cluster.GetNamespace(Default, ctx, namespace.Name).Spec.Finalizers).To(Equal([]corev1.FinalizerName{controller.Finalizer}))
@@ -146,7 +146,7 @@ var _ = Describe("The example search-index", Ordered, ContinueOnFailure, func() 
 			expectFirstDocument(ctx, namespace)
 		}
 		for n, namespace := range namespaces {
-			Expect(admin.Delete(ctx, namespace)).To(Succeed())
+			admin.Deletes(ctx, namespace)
 			if n == count/2 {
 				Expect(searchController.Kill()).To(Succeed())
 				Expect(server.Kill()).To(Succeed())
@@ -173,7 +173,7 @@ var _ = Describe("The example search-index", Ordered, ContinueOnFailure, func() 
 		namespace := framework.CreateNamespace(ctx, admin, "search-middle")
 		Eventually(ctx, arrived).Should(Receive())
 		Expect(cluster.GetNamespace(Default, ctx, namespace.Name).Spec.Finalizers).To(ContainElement(controller.Finalizer))
-		Expect(admin.Delete(ctx, namespace)).To(Succeed())
+		admin.Deletes(ctx, namespace)
 		framework.ExpectDeleted(ctx, admin, namespace)
 
 		close(letPass)
@@ -185,7 +185,7 @@ var _ = Describe("The example search-index", Ordered, ContinueOnFailure, func() 
 		old := framework.CreateNamespace(ctx, admin, "search-again")
 		expectReady(ctx, old.Name)
 		expectFirstDocument(ctx, old)
-		Expect(admin.Delete(ctx, old)).To(Succeed())
+		admin.Deletes(ctx, old)
 		framework.ExpectDeleted(ctx, admin, old)
 
 		renewed := framework.CreateNamespace(ctx, admin, old.Name)

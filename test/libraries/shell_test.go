@@ -134,7 +134,7 @@ var _ = Describe("The shell initializer", Ordered, func() {
 			"watch-before", "get-before", "get-after", "apply-before", "apply-after", "patch-before", "patch-after",
 		} {
 			By(stop)
-			namespace := create(ctx, wrappers.MakeNamespace(framework.Unique("killed")).Label(sizeLabel, "large"))
+			namespace := createInitializing(ctx, wrappers.MakeNamespace(framework.Unique("killed")).Label(sizeLabel, "large"))
 			s.touch(stop)
 			Eventually(s.start()).WithContext(ctx).Should(gexec.Exit())
 			Expect(filepath.Join(s.dir, stop)).NotTo(BeAnExistingFile())
@@ -150,7 +150,7 @@ var _ = Describe("The shell initializer", Ordered, func() {
 		impossible := wrappers.MakeNamespace(framework.Unique("impossible")).Label(sizeLabel, "huge").Obj()
 		// The finalizer ensures that the test can still read the namespace after the operator deletes it.
 		impossible.Finalizers = []string{"example.com/kept"}
-		Expect(admin.Create(ctx, impossible)).To(Succeed())
+		admin.Creates(ctx, impossible)
 		s.start()
 		Eventually(func(g Gomega) {
 			namespace := cluster.GetNamespace(g, ctx, impossible.Name)
@@ -159,7 +159,7 @@ var _ = Describe("The shell initializer", Ordered, func() {
 			g.Expect(namespace.DeletionTimestamp).NotTo(BeNil())
 			g.Expect(framework.PendingOf(namespace)).To(Equal(shellInitializer))
 		}).WithContext(ctx).Should(Succeed())
-		healthy := create(ctx, wrappers.MakeNamespace(framework.Unique("healthy")))
+		healthy := createInitializing(ctx, wrappers.MakeNamespace(framework.Unique("healthy")))
 		expectReady(ctx, healthy.Name)
 
 		framework.RemoveFinalizers(ctx, admin, impossible)
@@ -171,11 +171,11 @@ var _ = Describe("The shell initializer", Ordered, func() {
 		first := framework.NewUser(newAccount(ctx, "first", serving)).Clientset()
 		terminating := wrappers.MakeNamespace(framework.Unique("left")).Obj()
 		terminating.Finalizers = []string{"example.com/kept"}
-		Expect(admin.Create(ctx, terminating)).To(Succeed())
-		Expect(admin.Delete(ctx, terminating)).To(Succeed())
+		admin.Creates(ctx, terminating)
+		admin.Deletes(ctx, terminating)
 		Expect(initializers.Finish(ctx, first, terminating, firstInitializer)).To(Succeed())
-		waiting := create(ctx, wrappers.MakeNamespace(framework.Unique("left")))
-		served := create(ctx, wrappers.MakeNamespace(framework.Unique("taken")))
+		waiting := createInitializing(ctx, wrappers.MakeNamespace(framework.Unique("left")))
+		served := createInitializing(ctx, wrappers.MakeNamespace(framework.Unique("taken")))
 		Expect(initializers.Finish(ctx, first, served, firstInitializer)).To(Succeed())
 
 		s.start()

@@ -21,7 +21,6 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
@@ -39,7 +38,7 @@ const accounts = "initializers"
 
 var (
 	cluster *framework.Cluster
-	admin   client.Client
+	admin   *framework.User
 )
 
 func TestLibraries(t *testing.T) {
@@ -50,7 +49,7 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	cluster = framework.StartControlPlane(ctx)
 	admin = cluster.Admin
 	cluster.Install(ctx, "default")
-	Expect(admin.Create(ctx, wrappers.MakeNamespace(accounts).Obj())).To(Succeed())
+	admin.Creates(ctx, wrappers.MakeNamespace(accounts).Obj())
 	cluster.StartManager(ctx)
 }, NodeTimeout(15*time.Minute))
 
@@ -73,7 +72,7 @@ var publishing = rbacv1.PolicyRule{
 func newAccount(ctx context.Context, account string, rules ...rbacv1.PolicyRule) *rest.Config {
 	GinkgoHelper()
 	object := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: accounts, Name: account}}
-	Expect(admin.Create(ctx, object)).To(Succeed())
+	admin.Creates(ctx, object)
 	DeferCleanup(func(ctx context.Context) { Expect(admin.Delete(ctx, object)).To(Succeed()) })
 	cluster.Bind(ctx, account, rules, rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: accounts, Name: account})
 	restConfig, err := cluster.ServiceAccountConfig(ctx, accounts, account)
@@ -153,11 +152,11 @@ func (c *calls) of(name string) []types.UID {
 	return slices.Clone(c.uids[name])
 }
 
-// create creates a namespace with pending initializers, as an administrator.
-func create(ctx context.Context, namespace *wrappers.NamespaceWrapper) *corev1.Namespace {
+// createInitializing creates a namespace with pending initializers, as an administrator.
+func createInitializing(ctx context.Context, namespace *wrappers.NamespaceWrapper) *corev1.Namespace {
 	GinkgoHelper()
 	created := namespace.Obj()
-	Expect(admin.Create(ctx, created)).To(Succeed())
+	admin.Creates(ctx, created)
 	Expect(created.Labels).To(HaveKey(v1alpha1.LabelInitializing))
 	return created
 }

@@ -62,7 +62,7 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	leader = startManager(ctx)
 	admission = startProcess(ctx, controlplane.AdmissionAccount, "--controllers=admission",
 		"--leader-elect-resource-name=admission.nslifecycle.dev")
-	Expect(cluster.Admin.Create(ctx, wrappers.MakeConfiguration("test").Initializers(quota, policy).Obj())).To(Succeed())
+	cluster.Admin.Creates(ctx, wrappers.MakeConfiguration("test").Initializers(quota, policy).Obj())
 	cluster.ExpectActive(ctx, "test")
 	registerTemplate(ctx)
 	runLifecycles(ctx, "first")
@@ -142,7 +142,7 @@ func startProcess(ctx context.Context, account string, flags ...string) *process
 func newToken(ctx context.Context, name string) string {
 	GinkgoHelper()
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: controlplane.SystemNamespace, Name: name}}
-	Expect(cluster.Admin.Create(ctx, account)).To(Succeed())
+	cluster.Admin.Creates(ctx, account)
 	config, err := cluster.ServiceAccountConfig(ctx, controlplane.SystemNamespace, name)
 	Expect(err).NotTo(HaveOccurred())
 	return config.BearerToken
@@ -271,7 +271,7 @@ func registerTemplate(ctx context.Context) {
 func applyTemplate(ctx context.Context, name string) {
 	GinkgoHelper()
 	namespace := wrappers.MakeNamespace(name).Label("team", "true").Obj()
-	Expect(cluster.Admin.Create(ctx, namespace)).To(Succeed())
+	cluster.Admin.Creates(ctx, namespace)
 	finishAll(ctx, name)
 	key := client.ObjectKey{Name: "team"}
 	template := &v1alpha1.NamespaceTemplate{}
@@ -312,7 +312,7 @@ func skipLateInitializer(ctx context.Context, prefix string) {
 		cluster.ExpectActive(ctx, configuration.Name)
 	}
 	change(ptr.To[int32](1), v1alpha1.FailurePolicyIgnore)
-	Expect(cluster.Admin.Create(ctx, configuration)).To(Succeed())
+	cluster.Admin.Creates(ctx, configuration)
 	cluster.ExpectActive(ctx, configuration.Name)
 	isInitialized := matchers.HaveCondition(v1alpha1.ConditionInitializing, corev1.ConditionFalse, v1alpha1.ReasonInitialized)
 
@@ -333,7 +333,7 @@ func skipLateInitializer(ctx context.Context, prefix string) {
 	finishAll(ctx, name("deregistered"))
 	eventually(ctx, name("deregistered"), matchers.HaveCondition(v1alpha1.ConditionInitializing, corev1.ConditionTrue,
 		v1alpha1.ReasonInitializing, late))
-	Expect(cluster.Admin.Delete(ctx, configuration)).To(Succeed())
+	cluster.Admin.Deletes(ctx, configuration)
 	eventually(ctx, name("deregistered"), isInitialized)
 }
 
@@ -350,7 +350,7 @@ func runLifecycles(ctx context.Context, prefix string) {
 	By("completing an initialization, and deleting the namespace")
 	initialize(ctx, name("completed"))
 	for i := range configMaps {
-		Expect(cluster.Admin.Create(ctx, wrappers.MakeConfigMap(name("completed"), fmt.Sprint("c", i)))).To(Succeed())
+		cluster.Admin.Creates(ctx, wrappers.MakeConfigMap(name("completed"), fmt.Sprint("c", i)))
 	}
 	begin := time.Now()
 	remove(ctx, name("completed"))
@@ -361,8 +361,7 @@ func runLifecycles(ctx context.Context, prefix string) {
 	startInitialization(ctx, name("failed"))
 	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`,
 		v1alpha1.AnnotationInitializationResult, `{"status":"Failure","message":"no budget"}`)
-	Expect(cluster.Admin.Patch(ctx, wrappers.MakeNamespace(name("failed")).Obj(),
-		framework.MergePatch(patch))).To(Succeed())
+	cluster.Admin.Patches(ctx, wrappers.MakeNamespace(name("failed")).Obj(), patch)
 	expectDeleted(ctx, name("failed"))
 
 	By("deleting an initializing namespace")
@@ -414,7 +413,7 @@ func writeEarly(ctx context.Context, name string) {
 // startInitialization creates a namespace and waits until its initialization is pending.
 func startInitialization(ctx context.Context, name string) {
 	GinkgoHelper()
-	Expect(cluster.Admin.Create(ctx, wrappers.MakeNamespace(name).Obj())).To(Succeed())
+	cluster.Admin.Creates(ctx, wrappers.MakeNamespace(name).Obj())
 	eventually(ctx, name, matchers.HaveCondition(v1alpha1.ConditionInitializing, corev1.ConditionTrue,
 		v1alpha1.ReasonInitializing))
 }
@@ -449,12 +448,12 @@ func hold(ctx context.Context, name string) {
 	GinkgoHelper()
 	held := wrappers.MakeConfigMap(name, "held")
 	held.Finalizers = []string{"test.example.com/hold"}
-	Expect(cluster.Admin.Create(ctx, held)).To(Succeed())
+	cluster.Admin.Creates(ctx, held)
 }
 
 func remove(ctx context.Context, name string) {
 	GinkgoHelper()
-	Expect(cluster.Admin.Delete(ctx, wrappers.MakeNamespace(name).Obj())).To(Succeed())
+	cluster.Admin.Deletes(ctx, wrappers.MakeNamespace(name).Obj())
 }
 
 // isBlocked matches a namespace that has a diagnosis condition with the given type and status,

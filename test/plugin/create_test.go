@@ -103,7 +103,7 @@ var _ = Describe("create", func() {
 			Eventually(created.stdout).Should(gbytes.Say("running"))
 			remove(ctx, name)
 			if isReplaced {
-				Expect(admin.Create(ctx, wrappers.MakeNamespace(name).Obj())).To(Succeed())
+				admin.Creates(ctx, wrappers.MakeNamespace(name).Obj())
 				DeferCleanup(func(ctx context.Context) { remove(ctx, name) })
 			}
 			finished := created.wait(ctx)

@@ -73,7 +73,7 @@ var _ = Describe("Dry runs", func() {
 		server.ExpectDiscovered(ctx)
 		user := newUser(plane.Admin.Config)
 		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: server.namespace}}
-		Expect(admin.Create(ctx, namespace)).To(Succeed())
+		admin.Creates(ctx, namespace)
 
 		By("comparing a template")
 		tmpl := newTemplate(unique("things"))
@@ -91,7 +91,7 @@ var _ = Describe("Dry runs", func() {
 		Expect(unwrap(compared.stderr)).To(ContainSubstring("no dry run is sent for objects of %s/v1", server.Group))
 
 		By("planning the removal of a finalizer")
-		Expect(admin.Delete(ctx, namespace)).To(Succeed())
+		admin.Deletes(ctx, namespace)
 		planned := user.run(ctx, "finalize", namespace.Name, "--finalizer="+testFinalizer, "--ignore-active-owner")
 		Expect(planned.code).To(BeZero(), planned.stderr)
 		Expect(planned.stdout).To(ContainSubstring("Remove: "))

@@ -25,7 +25,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
@@ -175,22 +174,22 @@ var _ = Describe("enforcement", Ordered, func() {
 		changed := administrator.run(ctx, "enforcement", "enforce", "--force")
 		Expect(changed.code).To(BeZero())
 		Expect(changed.stderr).To(HavePrefix(`Warning: Flux (Kustomization) "nslifecycle" manages the bindings`))
-		Expect(audited.Admin.Get(ctx, client.ObjectKeyFromObject(binding), binding)).To(Succeed())
+		audited.Admin.Reads(ctx, binding)
 		Expect(binding.Spec.ValidationActions).To(ConsistOf(admissionregistrationv1.Deny))
-		Expect(audited.Admin.Patch(ctx, binding, framework.MergePatch([]byte(
-			`{"metadata":{"labels":{"kustomize.toolkit.fluxcd.io/name":null}}}`)))).To(Succeed())
+		audited.Admin.Patches(ctx, binding,
+			`{"metadata":{"labels":{"kustomize.toolkit.fluxcd.io/name":null}}}`)
 	})
 
 	It("checks the installation", func(ctx context.Context) {
 		// The manager under test runs without leader election.
 		for _, name := range []string{"nslifecycle.dev", "admission.nslifecycle.dev"} {
-			Expect(audited.Admin.Create(ctx, &coordinationv1.Lease{
+			audited.Admin.Creates(ctx, &coordinationv1.Lease{
 				ObjectMeta: metav1.ObjectMeta{Namespace: controlplane.SystemNamespace, Name: name},
 				Spec: coordinationv1.LeaseSpec{
 					HolderIdentity: ptr.To("test"), LeaseDurationSeconds: ptr.To[int32](3600),
 					RenewTime: ptr.To(metav1.NowMicro()),
 				},
-			})).To(Succeed())
+			})
 		}
 		Eventually(func(g Gomega) {
 			checked := administrator.run(ctx, "check")
@@ -206,8 +205,8 @@ var _ = Describe("enforcement", Ordered, func() {
 
 		By("adding a controller that writes into new namespaces, in audit mode")
 		manager := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "cert-manager", Name: "trust-manager"}}
-		Expect(audited.Admin.Create(ctx, wrappers.MakeNamespace(manager.Namespace).Obj())).To(Succeed())
-		Expect(audited.Admin.Create(ctx, manager)).To(Succeed())
+		audited.Admin.Creates(ctx, wrappers.MakeNamespace(manager.Namespace).Obj())
+		audited.Admin.Creates(ctx, manager)
 		set(ctx, "audit")
 		Eventually(func(g Gomega) {
 			checked := administrator.run(ctx, "check")
@@ -254,7 +253,7 @@ var _ = Describe("enforcement", Ordered, func() {
 
 		By("removing a permission and the webhook server")
 		binding := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "nslifecycle-admission-rolebinding"}}
-		Expect(audited.Admin.Delete(ctx, binding)).To(Succeed())
+		audited.Admin.Deletes(ctx, binding)
 		audited.StopManager()
 		Eventually(func(g Gomega) {
 			failed := administrator.run(ctx, "check")

@@ -34,7 +34,7 @@ var _ = Describe("explain", func() {
 		policy := framework.DenyByPolicy(ctx, admin, framework.RequestsFor("", "namespaces/status", admissionv1.Update),
 			fmt.Sprintf("object.metadata.name.startsWith(%q)", prefix), reason)
 		probe := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: prefix + "-probe"}}
-		Expect(admin.Create(ctx, probe)).To(Succeed())
+		admin.Creates(ctx, probe)
 		DeferCleanup(remove, probe.Name)
 		Eventually(func() error {
 			return admin.Status().Patch(ctx, probe, client.RawPatch(types.MergePatchType, []byte(`{"status":{}}`)), client.DryRunAll)
@@ -43,7 +43,7 @@ var _ = Describe("explain", func() {
 		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 			Name: prefix, Labels: map[string]string{v1alpha1.LabelTemplate: settings.Name},
 		}}
-		Expect(admin.Create(ctx, namespace)).To(Succeed())
+		admin.Creates(ctx, namespace)
 		DeferCleanup(remove, namespace.Name)
 		Eventually(func(g Gomega) {
 			explained := user.run(ctx, "explain", namespace.Name, "--progress-deadline=1s")
@@ -54,7 +54,7 @@ var _ = Describe("explain", func() {
 				Not(ContainSubstring("Start the controller"))))
 		}).WithContext(ctx).Should(Succeed())
 
-		Expect(admin.Delete(ctx, policy)).To(Succeed())
+		admin.Deletes(ctx, policy)
 		Eventually(func(g Gomega) {
 			g.Expect(get(ctx, admin, namespace.Name).Labels).NotTo(HaveKey(v1alpha1.LabelInitializing))
 		}).WithContext(ctx).Should(Succeed())
@@ -98,8 +98,8 @@ var _ = Describe("explain", func() {
 		user := newUser(plane.Admin.Config)
 		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: unique("held")}}
 		namespace.Spec.Finalizers = []corev1.FinalizerName{testNamespaceFinalizer}
-		Expect(admin.Create(ctx, namespace)).To(Succeed())
-		Expect(admin.Delete(ctx, namespace)).To(Succeed())
+		admin.Creates(ctx, namespace)
+		admin.Deletes(ctx, namespace)
 		DeferCleanup(func(ctx context.Context) {
 			held := get(ctx, admin, namespace.Name)
 			held.Spec.Finalizers = nil

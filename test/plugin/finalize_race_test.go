@@ -156,7 +156,7 @@ var _ = Describe("finalize with concurrent changes", func() {
 
 	It("starts with a dry run, which does not delete the Namespace", func(ctx context.Context) {
 		namespace := makeNamespace(ctx, bareAdmin, "dry-run")
-		Expect(bareAdmin.Delete(ctx, namespace)).To(Succeed())
+		bareAdmin.Deletes(ctx, namespace)
 		before := snapshot(ctx, namespace.Name)
 		w := &recordingProxy{}
 		Expect(newProxiedUser(w).run(ctx, "finalize", namespace.Name, "--namespace-finalizer=kubernetes", "--ignore-active-owner").code).To(Equal(0))
@@ -191,17 +191,17 @@ func makeStuckNamespace(ctx context.Context) *corev1.Namespace {
 		},
 		Spec: corev1.NamespaceSpec{Finalizers: []corev1.FinalizerName{testNamespaceFinalizer}},
 	}
-	Expect(bareAdmin.Create(ctx, namespace)).To(Succeed())
+	bareAdmin.Creates(ctx, namespace)
 	DeferCleanup(func(ctx context.Context) { cleanUp(ctx, namespace.Name) })
 	makeConfigMap(ctx, bareAdmin, namespace.Name, "kept")
 	makeSecret(ctx, namespace.Name)
 	for name, finalizers := range map[string][]string{
 		"held": {testFinalizer, "test.example.com/another"}, "second": {testFinalizer},
 	} {
-		Expect(bareAdmin.Delete(ctx, makeConfigMap(ctx, bareAdmin, namespace.Name, name, finalizers...))).To(Succeed())
+		bareAdmin.Deletes(ctx, makeConfigMap(ctx, bareAdmin, namespace.Name, name, finalizers...))
 	}
-	Expect(bareAdmin.Delete(ctx, namespace)).To(Succeed())
-	Expect(bareAdmin.Get(ctx, client.ObjectKeyFromObject(namespace), namespace)).To(Succeed())
+	bareAdmin.Deletes(ctx, namespace)
+	bareAdmin.Reads(ctx, namespace)
 	return namespace
 }
 
@@ -230,7 +230,7 @@ func makeSecret(ctx context.Context, namespace string) *corev1.Secret {
 	secret := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "kept"}, Data: map[string][]byte{"key": []byte("secret")},
 	}
-	Expect(bareAdmin.Create(ctx, secret)).To(Succeed())
+	bareAdmin.Creates(ctx, secret)
 	return secret
 }
 
@@ -296,7 +296,7 @@ func annotateConfigMap(name string) func(context.Context, *corev1.Namespace) {
 
 func deleteKept(ctx context.Context, namespace *corev1.Namespace) {
 	GinkgoHelper()
-	Expect(bareAdmin.Delete(ctx, configMapNamed(ctx, namespace, "kept"))).To(Succeed())
+	bareAdmin.Deletes(ctx, configMapNamed(ctx, namespace, "kept"))
 }
 
 // recreate deletes a namespace and recreates it with the same finalizers.
@@ -307,8 +307,8 @@ func recreate(ctx context.Context, namespace *corev1.Namespace) {
 		ObjectMeta: metav1.ObjectMeta{Name: namespace.Name, Finalizers: namespace.Finalizers},
 		Spec:       corev1.NamespaceSpec{Finalizers: []corev1.FinalizerName{testNamespaceFinalizer}},
 	}
-	Expect(bareAdmin.Create(ctx, again)).To(Succeed())
-	Expect(bareAdmin.Delete(ctx, again)).To(Succeed())
+	bareAdmin.Creates(ctx, again)
+	bareAdmin.Deletes(ctx, again)
 }
 
 // command returns a kubectl nslifecycle command for the given working directory without starting

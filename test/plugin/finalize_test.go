@@ -235,12 +235,12 @@ var _ = Describe("finalize", func() {
 		It("removes only the given finalizer from the Namespace", func(ctx context.Context) {
 			namespace := makeStuckNamespace(ctx)
 			force(ctx, namespace, "--metadata-finalizer="+testFinalizer)
-			Expect(bareAdmin.Get(ctx, client.ObjectKeyFromObject(namespace), namespace)).To(Succeed())
+			bareAdmin.Reads(ctx, namespace)
 			Expect(namespace.Finalizers).To(ConsistOf("test.example.com/another"))
 			Expect(namespace.Spec.Finalizers).To(ConsistOf(corev1.FinalizerKubernetes, corev1.FinalizerName(testNamespaceFinalizer)))
 
 			force(ctx, namespace, "--namespace-finalizer="+testNamespaceFinalizer)
-			Expect(bareAdmin.Get(ctx, client.ObjectKeyFromObject(namespace), namespace)).To(Succeed())
+			bareAdmin.Reads(ctx, namespace)
 			Expect(namespace.Finalizers).To(ConsistOf("test.example.com/another"))
 			Expect(namespace.Spec.Finalizers).To(ConsistOf(corev1.FinalizerKubernetes))
 		})
@@ -249,7 +249,7 @@ var _ = Describe("finalize", func() {
 			namespace := makeNamespace(ctx, bareAdmin, "orphaned")
 			kept := makeConfigMap(ctx, bareAdmin, namespace.Name, "kept")
 			makeSecret(ctx, namespace.Name)
-			Expect(bareAdmin.Delete(ctx, namespace)).To(Succeed())
+			bareAdmin.Deletes(ctx, namespace)
 
 			command := adminUser.command(dir, "finalize", namespace.Name, "--namespace-finalizer=kubernetes", "--orphan", "--ignore-active-owner",
 				"--dry-run=false", "--confirm="+namespace.Name)
@@ -302,7 +302,7 @@ var _ = Describe("finalize", func() {
 			terminal := ask(ctx, namespace, "--namespace-finalizer="+testNamespaceFinalizer)
 			terminal.enter(namespace.Name)
 			Expect(terminal.wait(ctx)).To(Equal(0))
-			Expect(bareAdmin.Get(ctx, client.ObjectKeyFromObject(namespace), namespace)).To(Succeed())
+			bareAdmin.Reads(ctx, namespace)
 			Expect(namespace.Spec.Finalizers).To(ConsistOf(corev1.FinalizerKubernetes))
 		})
 

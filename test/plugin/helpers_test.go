@@ -150,35 +150,35 @@ func (r *running) wait(ctx context.Context) result {
 }
 
 // makeNamespace creates a namespace with a label and deletes it at the end of the spec.
-func makeNamespace(ctx context.Context, c client.Client, prefix string) *corev1.Namespace {
+func makeNamespace(ctx context.Context, user *framework.User, prefix string) *corev1.Namespace {
 	GinkgoHelper()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		Name: unique(prefix), Labels: map[string]string{"test": prefix},
 	}}
-	Expect(c.Create(ctx, namespace)).To(Succeed())
+	user.Creates(ctx, namespace)
 	DeferCleanup(func(ctx context.Context) {
-		Expect(client.IgnoreNotFound(c.Delete(ctx, namespace))).To(Or(Succeed(), Satisfy(apierrors.IsConflict)))
+		Expect(client.IgnoreNotFound(user.Delete(ctx, namespace))).To(Or(Succeed(), Satisfy(apierrors.IsConflict)))
 	})
 	return namespace
 }
 
 // makeConfigMap creates a ConfigMap.
-func makeConfigMap(ctx context.Context, c client.Client, namespace, name string, finalizers ...string) *corev1.ConfigMap {
+func makeConfigMap(ctx context.Context, user *framework.User, namespace, name string, finalizers ...string) *corev1.ConfigMap {
 	GinkgoHelper()
 	object := &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Finalizers: finalizers},
 		Data:       map[string]string{"key": "value"},
 	}
-	Expect(c.Create(ctx, object)).To(Succeed())
+	user.Creates(ctx, object)
 	return object
 }
 
 // finalize deletes a Namespace and removes its namespace finalizers without deleting its content.
-func finalize(ctx context.Context, c client.Client, name string) {
+func finalize(ctx context.Context, user *framework.User, name string) {
 	GinkgoHelper()
 	namespace := &corev1.Namespace{}
-	Expect(c.Get(ctx, client.ObjectKey{Name: name}, namespace)).To(Succeed())
-	Expect(client.IgnoreNotFound(c.Delete(ctx, namespace))).To(Succeed())
-	framework.SetNamespaceFinalizers(ctx, c, name)
-	framework.ExpectDeleted(ctx, c, namespace)
+	Expect(user.Get(ctx, client.ObjectKey{Name: name}, namespace)).To(Succeed())
+	Expect(client.IgnoreNotFound(user.Delete(ctx, namespace))).To(Succeed())
+	framework.SetNamespaceFinalizers(ctx, user, name)
+	framework.ExpectDeleted(ctx, user, namespace)
 }

@@ -45,7 +45,7 @@ var _ = Describe("list, like kubectl get", func() {
 		Eventually(watching.stdout).WithContext(ctx).Should(gbytes.Say(`NAME +STATE .*\n` + first.Name + ` +Initialized `))
 		second := makeNamespace(ctx, bareAdmin, "watched")
 		Eventually(watching.stdout).WithContext(ctx).Should(gbytes.Say(second.Name + ` +Initialized `))
-		Expect(bareAdmin.Delete(ctx, first)).To(Succeed())
+		bareAdmin.Deletes(ctx, first)
 		Eventually(watching.stdout).WithContext(ctx).Should(gbytes.Say(first.Name + ` +Terminating `))
 		Expect(strings.Count(string(watching.stdout.Contents()), "NAME")).To(Equal(1))
 		interrupt(watching)

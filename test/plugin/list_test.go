@@ -31,7 +31,7 @@ var _ = Describe("list", func() {
 		terminating := makeNamespace(ctx, admin, "list")
 		held := makeConfigMap(ctx, admin, terminating.Name, "held", testFinalizer)
 		DeferCleanup(func(ctx context.Context) { framework.RemoveFinalizers(ctx, admin, held) })
-		Expect(admin.Delete(ctx, terminating)).To(Succeed())
+		admin.Deletes(ctx, terminating)
 		plane.Register(ctx, "list", "first.list.example.com", "second.list.example.com")
 		initializing := makeNamespace(ctx, admin, "list")
 
@@ -67,7 +67,7 @@ var _ = Describe("list", func() {
 
 	It("works without the operator", func(ctx context.Context) {
 		terminating := makeNamespace(ctx, bareAdmin, "plain")
-		Expect(bareAdmin.Delete(ctx, terminating)).To(Succeed())
+		bareAdmin.Deletes(ctx, terminating)
 		listed := newUser(bare.Admin.Config).run(ctx, "list")
 		Expect(listed.code).To(BeZero())
 		Expect(rows(listed.stdout)).To(HaveKeyWithValue(terminating.Name, ContainSubstring("the namespace controller")))
@@ -142,7 +142,7 @@ var _ = Describe("explain", func() {
 
 	It("reports a namespace whose deletion has just started as progressing", func(ctx context.Context) {
 		namespace := makeNamespace(ctx, bareAdmin, "young")
-		Expect(bareAdmin.Delete(ctx, namespace)).To(Succeed())
+		bareAdmin.Deletes(ctx, namespace)
 		explained := adminUser.run(ctx, "explain", namespace.Name)
 		Expect(explained.code).To(Equal(0))
 		Expect(explained.stdout).To(And(
@@ -154,8 +154,7 @@ var _ = Describe("explain", func() {
 		namespace := makeNamespace(ctx, bareAdmin, "stuck")
 		held := makeConfigMap(ctx, bareAdmin, namespace.Name, "held", testFinalizer)
 		DeferCleanup(framework.RemoveFinalizers, bareAdmin, held)
-		Expect(bareAdmin.Delete(ctx, held)).To(Succeed())
-		Expect(bareAdmin.Delete(ctx, namespace)).To(Succeed())
+		bareAdmin.Deletes(ctx, held, namespace)
 
 		var explained result
 		Eventually(func() int {
@@ -190,7 +189,7 @@ var _ = Describe("explain", func() {
 
 	It("does not report progress if the content cannot be read", func(ctx context.Context) {
 		namespace := makeNamespace(ctx, bareAdmin, "unreadable")
-		Expect(bareAdmin.Delete(ctx, namespace)).To(Succeed())
+		bareAdmin.Deletes(ctx, namespace)
 		tenant := newRestrictedUser(ctx, bare, unique("tenant"), rbacv1.PolicyRule{
 			APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"get"},
 		})
@@ -222,7 +221,7 @@ var _ = Describe("explain", func() {
 	It("explains the current namespace, and all namespaces that are not initialized with --all", func(ctx context.Context) {
 		active := makeNamespace(ctx, bareAdmin, "context")
 		terminating := makeNamespace(ctx, bareAdmin, "terminating")
-		Expect(bareAdmin.Delete(ctx, terminating)).To(Succeed())
+		bareAdmin.Deletes(ctx, terminating)
 		Expect(adminUser.run(ctx, "explain", "-n", active.Name).stdout).To(
 			HavePrefix("Namespace %s: Initialized", active.Name))
 		all := adminUser.run(ctx, "explain", "--all")
@@ -257,7 +256,7 @@ var _ = Describe("The ClusterRole for explain", Ordered, func() {
 			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: name}},
 			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: viewerRole},
 		}
-		Expect(admin.Create(ctx, binding)).To(Succeed())
+		admin.Creates(ctx, binding)
 		DeferCleanup(func(ctx context.Context) { Expect(admin.Delete(ctx, binding)).To(Succeed()) })
 		viewer = newUser(config)
 	})
@@ -266,7 +265,7 @@ var _ = Describe("The ClusterRole for explain", Ordered, func() {
 		// The external finalizer makes the diagnosis search for its owner in the cluster.
 		namespace := makeNamespace(ctx, admin, "viewed")
 		held := makeConfigMap(ctx, admin, namespace.Name, "held", "viewer.example.com/hold")
-		Expect(admin.Delete(ctx, namespace)).To(Succeed())
+		admin.Deletes(ctx, namespace)
 		DeferCleanup(func(ctx context.Context) { framework.RemoveFinalizers(ctx, admin, held) })
 		Eventually(func(g Gomega) {
 			g.Expect(admin.Get(ctx, client.ObjectKeyFromObject(namespace), namespace)).To(Succeed())

@@ -22,9 +22,9 @@ var _ = Describe("orphans", func() {
 		existing := makeNamespace(ctx, bareAdmin, "existing")
 		makeConfigMap(ctx, bareAdmin, existing.Name, "home")
 		name := unique("deleted")
-		Expect(bareAdmin.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})).To(Succeed())
+		bareAdmin.Creates(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
 		held := makeConfigMap(ctx, bareAdmin, name, "held", testFinalizer)
-		Expect(bareAdmin.Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: "secret"}})).To(Succeed())
+		bareAdmin.Creates(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: "secret"}})
 		finalize(ctx, bareAdmin, name)
 
 		found := adminUser.run(ctx, "orphans", "-o", "json")
@@ -40,7 +40,7 @@ var _ = Describe("orphans", func() {
 
 		By("recreating the namespace")
 		again := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
-		Expect(bareAdmin.Create(ctx, again)).To(Succeed())
+		bareAdmin.Creates(ctx, again)
 		Expect(orphansIn(name, adminUser.run(ctx, "orphans", "-o", "json").stdout)).To(BeEmpty())
 		Eventually(func() error { return bareAdmin.Patch(ctx, held.DeepCopy(), removeFinalizers) }).
 			WithContext(ctx).Should(Succeed())

@@ -12,7 +12,6 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/test/framework"
 	"github.com/nslifecycle/nslifecycle/test/framework/controlplane"
@@ -23,7 +22,7 @@ var (
 	// content of its namespaces.
 	plane, bare *framework.Cluster
 	// admin and bareAdmin are members of system:masters.
-	admin, bareAdmin client.Client
+	admin, bareAdmin *framework.User
 	// bin is a directory with the plugin, the link for completion, and kubectl.
 	bin string
 )

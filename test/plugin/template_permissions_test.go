@@ -29,9 +29,9 @@ import (
 var _ = Describe("template permissions", func() {
 	It("prints what a template requires, and reports what is missing", func(ctx context.Context) {
 		user := newUser(plane.Admin.Config)
-		Expect(admin.Create(ctx, &corev1.Secret{
+		admin.Creates(ctx, &corev1.Secret{
 			ObjectMeta: metav1.ObjectMeta{Namespace: controlplane.SourceNamespace, Name: "source"},
-		})).To(Succeed())
+		})
 		template := newTemplate(unique("permissions"))
 		template.Spec.ServiceAccountName = template.Name
 		template.Spec.Objects = append(template.Spec.Objects, v1alpha1.TemplateObject{
@@ -87,7 +87,7 @@ var _ = Describe("template permissions", func() {
 				role.Rules[i].Verbs = []string{"create", "patch"}
 			}
 		}
-		Expect(admin.Update(ctx, role)).To(Succeed())
+		admin.Updates(ctx, role)
 		DeferCleanup(func(ctx context.Context) { // For the cleanup of grants.
 			Expect(user.kubectl(ctx, nil, "apply", "-f", grants).code).To(BeZero())
 		})

@@ -23,7 +23,6 @@ import (
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
-	"github.com/nslifecycle/nslifecycle/test/framework"
 	"github.com/nslifecycle/nslifecycle/test/framework/controlplane"
 )
 
@@ -153,8 +152,7 @@ var _ = Describe("template", Ordered, ContinueOnFailure, func() {
 			MatchRegexp(selected+` .* `+selecting.Name+`\n`), MatchRegexp(nearly+` .* `+selecting.Name+` \(nearly selected\)`)))
 
 		By("explaining settings that no template uses")
-		Expect(admin.Patch(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: nearly}},
-			framework.MergePatch(`{"metadata":{"annotations":{"parameter.nslifecycle.dev/size":"l"}}}`))).To(Succeed())
+		admin.Patches(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: nearly}}, `{"metadata":{"annotations":{"parameter.nslifecycle.dev/size":"l"}}}`)
 		Expect(unwrap(user.run(ctx, "explain", nearly).stdout)).To(ContainSubstring(
 			"Annotation parameter.nslifecycle.dev/size: no template that is applied has this parameter."))
 
@@ -170,14 +168,12 @@ var _ = Describe("template", Ordered, ContinueOnFailure, func() {
 		Expect(unwrap(status.stdout)).To(ContainSubstring("Nearly selected: " + nearly + " (label " + key + " " + reason))
 
 		By("adding the label, and extending the template to the namespace, in which another object exists")
-		Expect(admin.Patch(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: nearly}},
-			framework.MergePatch(`{"metadata":{"labels":{"`+key+`":"platform"}}}`))).To(Succeed())
+		admin.Patches(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: nearly}}, `{"metadata":{"labels":{"`+key+`":"platform"}}}`)
 		late := user.run(ctx, "explain", nearly)
 		Expect(unwrap(late.stdout)).To(And(ContainSubstring(selecting.Name+": selected, but not applied"),
 			ContainSubstring("The template did not select the namespace when the namespace was created")))
 		makeConfigMap(ctx, admin, nearly, "settings")
-		Expect(admin.Patch(ctx, &v1alpha1.NamespaceTemplate{ObjectMeta: metav1.ObjectMeta{Name: selecting.Name}},
-			framework.MergePatch(`{"spec":{"scope":"AllNamespaces","sync":{"adoptionPolicy":"Never"}}}`))).To(Succeed())
+		admin.Patches(ctx, &v1alpha1.NamespaceTemplate{ObjectMeta: metav1.ObjectMeta{Name: selecting.Name}}, `{"spec":{"scope":"AllNamespaces","sync":{"adoptionPolicy":"Never"}}}`)
 		Eventually(func(g Gomega) {
 			degraded := user.run(ctx, "explain", nearly)
 			g.Expect(degraded.code).To(Equal(3))
@@ -295,7 +291,7 @@ var _ = Describe("template", Ordered, ContinueOnFailure, func() {
 				Annotations: map[string]string{v1alpha1.AnnotationNamespaceUID: "earlier"}},
 			Data: map[string]string{"pods": "4"},
 		}
-		Expect(admin.Create(ctx, restored)).To(Succeed())
+		admin.Creates(ctx, restored)
 		adopting := newTemplate(unique("adopting"))
 		adopting.Spec.Scope = v1alpha1.ScopeAllNamespaces
 		adopting.Spec.NamespaceSelector = &v1alpha1.NamespaceSelector{MatchLabels: map[string]v1alpha1.LabelValue{"test": "restored"}}
@@ -304,7 +300,7 @@ var _ = Describe("template", Ordered, ContinueOnFailure, func() {
 		Expect(compared.code).To(BeZero(), compared.stdout)
 		Expect(compared.stdout).To(And(MatchRegexp(`Objects +0 +0 +0 +1 +1 +0 +0\n`), ContainSubstring("adopts it without changing it")))
 		restored.Data["pods"] = "40"
-		Expect(admin.Update(ctx, restored)).To(Succeed())
+		admin.Updates(ctx, restored)
 		compared = user.run(ctx, "template", "diff", "-f", file)
 		Expect(compared.code).To(Equal(1))
 		Expect(compared.stdout).To(And(MatchRegexp(`Objects +0 +0 +0 +1 +0 +0 +1\n`), ContainSubstring("exists with other values"), ContainSubstring("conflict")))
@@ -378,8 +374,7 @@ var _ = Describe("template", Ordered, ContinueOnFailure, func() {
 		Expect(rollout("undo", name).stderr).To(ContainSubstring("no earlier revision"))
 		setPods := func(expression string) {
 			GinkgoHelper()
-			Expect(admin.Patch(ctx, rolled, framework.MergePatch(
-				`{"spec":{"variables":[{"name":"pods","expression":"`+expression+`"}]}}`))).To(Succeed())
+			admin.Patches(ctx, rolled, `{"spec":{"variables":[{"name":"pods","expression":"`+expression+`"}]}}`)
 		}
 
 		By("pausing")
@@ -416,8 +411,7 @@ var _ = Describe("template", Ordered, ContinueOnFailure, func() {
 		By("rolling back a rollout that cannot finish")
 		succeed(rollout("pause", name), resource+" paused")
 		setPods("16")
-		Expect(admin.Patch(ctx, rolled, framework.MergePatch(
-			`{"spec":{"metadata":{"annotations":{"example.com/a":"b"}}}}`))).To(Succeed())
+		admin.Patches(ctx, rolled, `{"spec":{"metadata":{"annotations":{"example.com/a":"b"}}}}`)
 		done := rollout("undo", name)
 		Expect(done.stdout).To(ContainSubstring(" rolled back to revision "), done.stderr)
 		restored := &v1alpha1.NamespaceTemplate{}
@@ -433,7 +427,7 @@ var _ = Describe("template", Ordered, ContinueOnFailure, func() {
 		}).WithContext(ctx).Should(Succeed())
 		Expect(rollout("undo", name).code).To(BeZero())
 		succeed(rollout("status", name, "--timeout=60s"), finished)
-		Expect(admin.Get(ctx, client.ObjectKeyFromObject(rolled), rolled)).To(Succeed())
+		admin.Reads(ctx, rolled)
 		Expect(rolled.Spec.Variables[0].Expression).To(ContainSubstring("40 : 4"))
 
 		By("rolling back without permissions")
@@ -463,9 +457,9 @@ var _ = Describe("template", Ordered, ContinueOnFailure, func() {
 
 	It("fails at once if waiting cannot help, and shows whole messages", func(ctx context.Context) {
 		account := unique("limited")
-		Expect(admin.Create(ctx, &corev1.ServiceAccount{
+		admin.Creates(ctx, &corev1.ServiceAccount{
 			ObjectMeta: metav1.ObjectMeta{Namespace: controlplane.SystemNamespace, Name: account},
-		})).To(Succeed())
+		})
 		plane.Bind(ctx, account, []rbacv1.PolicyRule{
 			{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{v1alpha1.VerbProvision}},
 			{APIGroups: []string{rbacv1.GroupName}, Resources: []string{"rolebindings"}, Verbs: []string{"create", "patch", "delete"}},
@@ -477,7 +471,7 @@ var _ = Describe("template", Ordered, ContinueOnFailure, func() {
 				APIGroups: []string{fmt.Sprintf("group-%d.example.com", i)}, Resources: []string{"widgets"}, Verbs: []string{"get", "list"},
 			})
 		}
-		Expect(admin.Create(ctx, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: account + "-granted"}, Rules: rules})).To(Succeed())
+		admin.Creates(ctx, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: account + "-granted"}, Rules: rules})
 		broken := newTemplate(unique("broken"))
 		broken.Spec.ServiceAccountName = account
 		broken.Spec.Objects = []v1alpha1.TemplateObject{{Name: "creator", Template: &runtime.RawExtension{Raw: []byte(

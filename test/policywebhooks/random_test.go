@@ -32,10 +32,10 @@ var _ = Describe("The Go implementation", Ordered, func() {
 		server = framework.Start(ctx)
 		server.StartHoldingManager(ctx)
 		for _, template := range cases.Templates() {
-			Expect(server.Admin.Create(ctx, &template)).To(Succeed())
+			server.Admin.Creates(ctx, &template)
 		}
 		for _, configuration := range cases.Configurations() {
-			Expect(server.Admin.Create(ctx, &configuration)).To(Succeed())
+			server.Admin.Creates(ctx, &configuration)
 			server.ExpectActive(ctx, configuration.Name)
 		}
 		Eventually(func(g Gomega) {
@@ -187,7 +187,7 @@ func randomUpdates(ctx context.Context, server *framework.Cluster, requests int)
 			continue
 		}
 		namespace.Name = framework.Unique("random")
-		Expect(server.Ordinary.Create(ctx, namespace)).To(Succeed())
+		server.Ordinary.Creates(ctx, namespace)
 		if change != nil {
 			patch := client.MergeFrom(namespace.DeepCopy())
 			change(namespace)
@@ -238,14 +238,14 @@ func unbind(ctx context.Context, server *framework.Cluster, name string) {
 	GinkgoHelper()
 	binding := &admissionv1.ValidatingAdmissionPolicyBinding{}
 	Expect(server.Admin.Get(ctx, client.ObjectKey{Name: name}, binding)).To(Succeed())
-	Expect(server.Admin.Delete(ctx, binding)).To(Succeed())
+	server.Admin.Deletes(ctx, binding)
 	forged := server.GetNamespace(Default, ctx, "kube-public")
 	forged.Labels[v1alpha1.LabelInitializing] = "true"
 	isAdmitted := func() error { return server.Ordinary.Update(ctx, forged.DeepCopy(), client.DryRunAll) }
 	Eventually(isAdmitted).WithContext(ctx).Should(Succeed())
 	DeferCleanup(func(ctx context.Context) {
 		binding.ResourceVersion, binding.UID = "", ""
-		Expect(server.Admin.Create(ctx, binding)).To(Succeed())
+		server.Admin.Creates(ctx, binding)
 		Eventually(isAdmitted).WithContext(ctx).ShouldNot(Succeed())
 	})
 }

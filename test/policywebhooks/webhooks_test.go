@@ -186,12 +186,12 @@ var _ = Describe("On an API server without MutatingAdmissionPolicy, the operator
 	// The API server cannot reach the Service of the webhooks, which the manifest contains.
 	It("keeps the settings of webhooks with a Service if the manifest is applied again", func(ctx context.Context) {
 		cluster.StopManager()
-		Expect(cluster.Admin.Delete(ctx, configuration(Default, ctx))).To(Succeed())
+		cluster.Admin.Deletes(ctx, configuration(Default, ctx))
 		cluster.Install(ctx, "default")
 		startManager(ctx, func(options *manager.Options) { options.Hold.URL = "" })
 		expectWebhooks(ctx, true)
 		configured := wrappers.MakeConfiguration("unreachable").Initializers(first).Obj()
-		Expect(cluster.Admin.Create(ctx, configured)).To(Succeed())
+		cluster.Admin.Creates(ctx, configured)
 		DeferCleanup(func(ctx context.Context) { Expect(cluster.Admin.Delete(ctx, configured)).To(Succeed()) })
 		cluster.ExpectReason(ctx, configured.Name, v1alpha1.ReasonEnforcementPending)
 		changeWebhook(ctx, func(inject *admissionv1.MutatingWebhook) {

@@ -112,7 +112,7 @@ func createVictim(ctx context.Context) *corev1.ConfigMap {
 	GinkgoHelper()
 	other := framework.CreateNamespace(ctx, cluster.Admin, framework.Unique("victim"))
 	victim := wrappers.MakeConfigMap(other.Name, "precious")
-	Expect(cluster.Admin.Create(ctx, victim)).To(Succeed())
+	cluster.Admin.Creates(ctx, victim)
 	DeferCleanup(func(ctx context.Context) { Expect(cluster.Admin.Delete(ctx, other)).To(Succeed()) })
 	return victim
 }
@@ -121,7 +121,7 @@ func createVictim(ctx context.Context) *corev1.ConfigMap {
 func terminate(ctx context.Context, prefix string) *corev1.Namespace {
 	GinkgoHelper()
 	namespace := framework.CreateNamespace(ctx, cluster.Admin, framework.Unique(prefix))
-	Expect(cluster.Admin.Delete(ctx, namespace)).To(Succeed())
+	cluster.Admin.Deletes(ctx, namespace)
 	return namespace
 }
 

@@ -374,7 +374,7 @@ var _ = Describe("A confined initializer", Ordered, ContinueOnFailure, func() {
 		}
 		confined = addConfined(ctx)
 		created := wrappers.MakeNamespace(framework.Unique("confined")).Label("kept", "yes").Annotation("kept", "yes").Obj()
-		Expect(cluster.Ordinary.Create(ctx, created)).To(Succeed())
+		cluster.Ordinary.Creates(ctx, created)
 		Expect(framework.PendingOf(created)).To(Equal(confinedName + "," + secondName + "," + foreignName))
 		namespace = created.Name
 		Eventually(confinedAttacks["create a ConfigMap in default"]).WithContext(ctx).WithArguments(confined, namespace).
@@ -413,7 +413,7 @@ var _ = Describe("A confined initializer", Ordered, ContinueOnFailure, func() {
 		created := wrappers.MakeNamespace(framework.Unique("confined")).Obj()
 		created.ManagedFields = []metav1.ManagedFieldsEntry{gitopsFields(`{"f:metadata":{"f:annotations":{` + manyFields() +
 			`,"f:nslifecycle.dev/pending-initializers":{}},"f:labels":{` + manyFields() + `}}}`)}
-		Expect(cluster.Ordinary.Create(ctx, created)).To(Succeed())
+		cluster.Ordinary.Creates(ctx, created)
 		Expect(created.ManagedFields).To(ContainElement(HaveField("Manager", "gitops")))
 		for _, name := range []string{"remove its name", "set a failure", "write its condition", "apply the pending list with a new client"} {
 			Expect(confinedWrites[name](ctx, confined, created.Name)).To(Succeed(), name)
@@ -434,13 +434,13 @@ var _ = Describe("A confined initializer", Ordered, ContinueOnFailure, func() {
 			Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: confinedAccount, Name: confinedAccount}},
 		}
 		for _, object := range []client.Object{role, binding} {
-			Expect(cluster.Admin.Create(ctx, object)).To(Succeed())
+			cluster.Admin.Creates(ctx, object)
 			DeferCleanup(func(ctx context.Context) {
 				Expect(client.IgnoreNotFound(cluster.Admin.Delete(ctx, object))).To(Succeed())
 			})
 		}
 		Eventually(attack).WithContext(ctx).WithArguments(confined, namespace).Should(Succeed())
-		Expect(cluster.Admin.Delete(ctx, binding)).To(Succeed())
+		cluster.Admin.Deletes(ctx, binding)
 		Eventually(attack).WithContext(ctx).WithArguments(confined, namespace).Should(BeForbiddenBy(confinedPolicy))
 	}, SpecTimeout(specTimeout))
 
@@ -456,7 +456,7 @@ var _ = Describe("A confined initializer", Ordered, ContinueOnFailure, func() {
 
 	It("cannot write to a namespace that waits for other initializers only", func(ctx context.Context) {
 		foreign := wrappers.MakeNamespace(framework.Unique("foreign")).Label(foreignLabel, "").Obj()
-		Expect(cluster.Ordinary.Create(ctx, foreign)).To(Succeed())
+		cluster.Ordinary.Creates(ctx, foreign)
 		Expect(framework.PendingOf(foreign)).To(Equal(foreignName))
 		for _, name := range []string{"create a ConfigMap", "bind admin", "set a failure", "write its condition"} {
 			Expect(confinedWrites[name](ctx, confined, foreign.Name)).To(BeForbiddenBy(confinedPolicy), name)
@@ -466,7 +466,7 @@ var _ = Describe("A confined initializer", Ordered, ContinueOnFailure, func() {
 
 	It("can only write its condition after it has removed its names", func(ctx context.Context) {
 		done := framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("done"))
-		Expect(confined.Create(ctx, wrappers.MakeConfigMap(done.Name, "mine"))).To(Succeed())
+		confined.Creates(ctx, wrappers.MakeConfigMap(done.Name, "mine"))
 		for _, name := range []string{confinedName, secondName} {
 			Expect(initializers.Finish(ctx, confined.Clientset(), cluster.GetNamespace(Default, ctx, done.Name), name)).To(Succeed())
 		}
@@ -493,9 +493,9 @@ var _ = Describe("A confined initializer", Ordered, ContinueOnFailure, func() {
 		expectFinished()
 
 		By("recreating the namespace for other initializers")
-		Expect(cluster.Admin.Delete(ctx, done)).To(Succeed())
+		cluster.Admin.Deletes(ctx, done)
 		framework.ExpectDeleted(ctx, cluster.Admin, done)
-		Expect(cluster.Ordinary.Create(ctx, wrappers.MakeNamespace(done.Name).Label(foreignLabel, "").Obj())).To(Succeed())
+		cluster.Ordinary.Creates(ctx, wrappers.MakeNamespace(done.Name).Label(foreignLabel, "").Obj())
 		Eventually(confinedWrites["write its condition"]).WithContext(ctx).WithArguments(confined, done.Name).
 			Should(BeForbiddenBy(confinedPolicy))
 		// The API server can take the namespace for the terminating one for a moment.
@@ -508,9 +508,9 @@ var _ = Describe("A confined initializer", Ordered, ContinueOnFailure, func() {
 			&admissionv1.ValidatingAdmissionPolicyBinding{}, &admissionv1.ValidatingAdmissionPolicy{},
 		} {
 			object.SetName(policies.ConfinedName)
-			Expect(cluster.Admin.Get(ctx, client.ObjectKeyFromObject(object), object)).To(Succeed())
+			cluster.Admin.Reads(ctx, object)
 			before := object.GetUID()
-			Expect(cluster.Admin.Delete(ctx, object)).To(Succeed())
+			cluster.Admin.Deletes(ctx, object)
 			Eventually(func(g Gomega) {
 				g.Expect(cluster.Admin.Get(ctx, client.ObjectKeyFromObject(object), object)).To(Succeed())
 				g.Expect(object.GetUID()).NotTo(Equal(before))

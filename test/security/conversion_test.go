@@ -15,7 +15,6 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/test/framework"
 )
@@ -70,7 +69,7 @@ var _ = Describe("A malicious conversion webhook", func() {
 				},
 			}}})
 			Expect(err).NotTo(HaveOccurred())
-			Expect(cluster.Admin.Patch(ctx, definition, framework.MergePatch(string(conversion)))).To(Succeed())
+			cluster.Admin.Patches(ctx, definition, string(conversion))
 
 			other := framework.CreateNamespace(ctx, cluster.Admin, framework.Unique("victim"))
 			namespace := framework.CreateNamespace(ctx, cluster.Admin, framework.Unique("conversion"))
@@ -80,7 +79,7 @@ var _ = Describe("A malicious conversion webhook", func() {
 				object.SetKind("Sample")
 				object.SetNamespace(namespace)
 				object.SetName(name)
-				Expect(cluster.Admin.Create(ctx, object)).To(Succeed())
+				cluster.Admin.Creates(ctx, object)
 				return object
 			}
 			precious := create(other.Name, "precious")
@@ -89,18 +88,18 @@ var _ = Describe("A malicious conversion webhook", func() {
 			victim.Store(&metadata)
 			isActive.Store(true)
 
-			Expect(cluster.Admin.Delete(ctx, namespace)).To(Succeed())
+			cluster.Admin.Deletes(ctx, namespace)
 			Eventually(func(g Gomega) *corev1.Namespace { return cluster.GetNamespace(g, ctx, namespace.Name) }).WithContext(ctx).
 				Should(HaveCondition(corev1.NamespaceDeletionContentFailure, corev1.ConditionTrue, "ContentDeletionFailed", "samples."+group))
 			expectTerminating(ctx, namespace)
-			Expect(cluster.Admin.Get(ctx, client.ObjectKeyFromObject(precious), precious)).To(Succeed())
+			cluster.Admin.Reads(ctx, precious)
 			Expect(precious.GetDeletionTimestamp()).To(BeNil())
-			Expect(cluster.Admin.Get(ctx, client.ObjectKeyFromObject(held), held)).To(Succeed())
+			cluster.Admin.Reads(ctx, held)
 
 			isActive.Store(false)
 			framework.ExpectDeleted(ctx, cluster.Admin, namespace)
-			Expect(cluster.Admin.Get(ctx, client.ObjectKeyFromObject(precious), precious)).To(Succeed())
-			Expect(cluster.Admin.Delete(ctx, other)).To(Succeed())
+			cluster.Admin.Reads(ctx, precious)
+			cluster.Admin.Deletes(ctx, other)
 		}, SpecTimeout(2*specTimeout))
 	}
 })

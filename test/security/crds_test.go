@@ -32,7 +32,7 @@ var _ = Describe("A cluster in which the CustomResourceDefinitions are deleted a
 	// must get the pending list.
 	It("injects the pending list into every new namespace while the configuration is active", func(ctx context.Context) {
 		configuration := wrappers.MakeConfiguration("crds").Initializers("absent.test.example.com").Obj()
-		Expect(cluster.Admin.Create(ctx, configuration)).To(Succeed())
+		cluster.Admin.Creates(ctx, configuration)
 		cluster.ExpectActive(ctx, "crds")
 		expectFail(ctx)
 
@@ -109,7 +109,7 @@ func expectFail(ctx context.Context) {
 	}
 	policy := &admissionregistrationv1.MutatingAdmissionPolicy{}
 	policy.Name = "nslifecycle-inject"
-	Expect(cluster.Admin.Patch(ctx, policy, framework.MergePatch(`{"spec":{"failurePolicy":"Fail"}}`))).To(Succeed())
+	cluster.Admin.Patches(ctx, policy, `{"spec":{"failurePolicy":"Fail"}}`)
 	Eventually(func(g Gomega) { // API servers refresh policies once a second.
 		g.Expect(cluster.Admin.Get(ctx, client.ObjectKeyFromObject(policy), policy)).To(Succeed())
 		g.Expect(policy.Spec.FailurePolicy).To(HaveValue(Equal(admissionregistrationv1.Fail)))

@@ -61,7 +61,7 @@ func describeTenant() {
 		createOtherTenant(ctx)
 		// The first finalization can take longer than the deadline.
 		first := framework.CreateNamespace(ctx, cluster.Admin, "first")
-		Expect(cluster.Admin.Delete(ctx, first)).To(Succeed())
+		cluster.Admin.Deletes(ctx, first)
 		framework.ExpectDeleted(ctx, cluster.Admin, first)
 	})
 
@@ -79,7 +79,7 @@ func describeTenant() {
 				g.Expect(cluster.GetNamespace(g, ctx, namespace.Name)).To(HaveCondition(
 					v1alpha1.ConditionInitializing, corev1.ConditionFalse, v1alpha1.ReasonInitialized))
 			}).WithContext(ctx).Should(Succeed())
-			Expect(cluster.Admin.Delete(ctx, namespace)).To(Succeed())
+			cluster.Admin.Deletes(ctx, namespace)
 			return namespace
 		}
 		reference := stuck(unknownWord)
@@ -128,14 +128,14 @@ func describeTenant() {
 
 	It("cannot see the namespace of the Service of a webhook", func(ctx context.Context) {
 		namespace := framework.CreateNamespace(ctx, cluster.Admin, framework.Unique("rejected"))
-		Expect(cluster.Admin.Create(ctx, wrappers.MakeConfigMap(namespace.Name, "kept"))).To(Succeed())
+		cluster.Admin.Creates(ctx, wrappers.MakeConfigMap(namespace.Name, "kept"))
 		webhook := webhookOfVictim(namespace.Name)
-		Expect(cluster.Admin.Create(ctx, webhook)).To(Succeed())
+		cluster.Admin.Creates(ctx, webhook)
 		DeferCleanup(func(ctx context.Context) { Expect(cluster.Admin.Delete(ctx, webhook)).To(Succeed()) })
 		Eventually(func() error {
 			return cluster.Admin.Delete(ctx, wrappers.MakeConfigMap(namespace.Name, "kept"), client.DryRunAll)
 		}).WithContext(ctx).Should(MatchError(ContainSubstring("failed calling webhook")))
-		Expect(cluster.Admin.Delete(ctx, namespace)).To(Succeed())
+		cluster.Admin.Deletes(ctx, namespace)
 		Eventually(func(g Gomega) {
 			condition := nsobject.FindCondition(cluster.GetNamespace(g, ctx, namespace.Name), v1alpha1.ConditionDeletionBlocked)
 			g.Expect(condition).NotTo(BeNil())
@@ -183,7 +183,7 @@ func createOtherTenant(ctx context.Context) {
 		}},
 		pod,
 	} {
-		Expect(cluster.Admin.Create(ctx, object)).To(Succeed())
+		cluster.Admin.Creates(ctx, object)
 	}
 	pod.Status.Phase = corev1.PodRunning
 	Expect(cluster.Admin.Status().Update(ctx, pod)).To(Succeed())

@@ -36,7 +36,7 @@ var _ = Describe("A user who can write Namespaces with all subresources", func()
 	It("cannot make the operator finalize a namespace that is not being deleted", func(ctx context.Context) {
 		name := framework.Unique("forged")
 		namespace := framework.CreateNamespace(ctx, cluster.Ordinary, name)
-		Expect(cluster.Admin.Create(ctx, wrappers.MakeConfigMap(name, "kept"))).To(Succeed())
+		cluster.Admin.Creates(ctx, wrappers.MakeConfigMap(name, "kept"))
 		before := listEverything(ctx)
 		results := map[string]int{}
 		attack := func(method, subresource, contentType, body string) {
@@ -67,7 +67,7 @@ var _ = Describe("A user who can write Namespaces with all subresources", func()
 		Expect(cluster.Admin.Patch(ctx, now, withoutFinalizers)).To(Succeed())
 		// The user has removed the namespace finalizer with a PUT to /finalize. The observer checks that the operator deletes
 		// the content nevertheless.
-		Expect(cluster.Admin.Delete(ctx, now)).To(Succeed())
+		cluster.Admin.Deletes(ctx, now)
 		framework.ExpectDeleted(ctx, cluster.Admin, now)
 	}, SpecTimeout(specTimeout))
 
@@ -83,7 +83,7 @@ var _ = Describe("A user who can write Namespaces with all subresources", func()
 			Expect(now.Status.Phase).To(Equal(corev1.NamespaceActive), what)
 			Expect(now.Spec.Finalizers).To(ConsistOf(corev1.FinalizerKubernetes))
 			Expect(cluster.Admin.Patch(ctx, now, withoutFinalizers)).To(Succeed())
-			Expect(cluster.Admin.Delete(ctx, now)).To(Succeed())
+			cluster.Admin.Deletes(ctx, now)
 		}
 	}, SpecTimeout(specTimeout))
 
@@ -92,8 +92,8 @@ var _ = Describe("A user who can write Namespaces with all subresources", func()
 		namespace := framework.CreateNamespace(ctx, cluster.Admin, framework.Unique("conditions"))
 		held := wrappers.MakeConfigMap(namespace.Name, "held")
 		held.Finalizers = []string{"test.example.com/hold"}
-		Expect(cluster.Admin.Create(ctx, held)).To(Succeed())
-		Expect(cluster.Admin.Delete(ctx, namespace)).To(Succeed())
+		cluster.Admin.Creates(ctx, held)
+		cluster.Admin.Deletes(ctx, namespace)
 		remaining := HaveCondition(corev1.NamespaceContentRemaining, corev1.ConditionTrue, "SomeResourcesRemain", "configmaps. has 1")
 		get := func(g Gomega) *corev1.Namespace { return cluster.GetNamespace(g, ctx, namespace.Name) }
 		Eventually(get).WithContext(ctx).Should(remaining)
@@ -104,7 +104,7 @@ var _ = Describe("A user who can write Namespaces with all subresources", func()
 		Expect(namespace).To(forged)
 		Eventually(get).WithContext(ctx).Should(remaining)
 		Expect(get(Default).Spec.Finalizers).To(ContainElement(corev1.FinalizerKubernetes))
-		Expect(cluster.Admin.Get(ctx, client.ObjectKeyFromObject(held), held)).To(Succeed())
+		cluster.Admin.Reads(ctx, held)
 		Expect(cluster.Admin.Patch(ctx, held, withoutFinalizers)).To(Succeed())
 		framework.ExpectDeleted(ctx, cluster.Admin, namespace)
 	}, SpecTimeout(specTimeout))
@@ -143,13 +143,13 @@ var _ = Describe("The creator of a namespace", func() {
 			namespace.OwnerReferences = []metav1.OwnerReference{{
 				APIVersion: "v1", Kind: "Namespace", Name: owner.Name, UID: owner.UID, BlockOwnerDeletion: new(true),
 			}}
-			Expect(cluster.Ordinary.Create(ctx, namespace)).To(Succeed())
+			cluster.Ordinary.Creates(ctx, namespace)
 			for _, object := range []string{victim.Name, name, victim.Namespace} {
 				content := wrappers.MakeConfigMap(name, object)
 				content.OwnerReferences = []metav1.OwnerReference{
 					{APIVersion: "v1", Kind: "ConfigMap", Name: victim.Name, UID: victim.UID, BlockOwnerDeletion: new(true)},
 				}
-				Expect(cluster.Ordinary.Create(ctx, content)).To(Succeed())
+				cluster.Ordinary.Creates(ctx, content)
 			}
 			deleted = append(deleted, namespace)
 		}
@@ -171,24 +171,24 @@ var _ = Describe("The creator of a namespace", func() {
 		for i := range 120 {
 			object := wrappers.MakeConfigMap(large.Name, fmt.Sprint("large-", i))
 			object.Annotations = map[string]string{"a": strings.Repeat("a", 255<<10)}
-			Expect(cluster.Ordinary.Create(ctx, object)).To(Succeed())
+			cluster.Ordinary.Creates(ctx, object)
 		}
 		before := listEverything(ctx)
 		// The operator lists a type in the whole cluster if several namespaces need it.
 		var others []*corev1.Namespace
 		for range 5 {
 			other := framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("other"))
-			Expect(cluster.Ordinary.Create(ctx, wrappers.MakeConfigMap(other.Name, "a"))).To(Succeed())
+			cluster.Ordinary.Creates(ctx, wrappers.MakeConfigMap(other.Name, "a"))
 			others = append(others, other)
 		}
 		for _, other := range others {
-			Expect(cluster.Ordinary.Delete(ctx, other)).To(Succeed())
+			cluster.Ordinary.Deletes(ctx, other)
 		}
 		for _, other := range others {
 			framework.ExpectDeleted(ctx, cluster.Admin, other)
 		}
 		before.expectKept(ctx)
-		Expect(cluster.Ordinary.Delete(ctx, large)).To(Succeed())
+		cluster.Ordinary.Deletes(ctx, large)
 		framework.ExpectDeleted(ctx, cluster.Admin, large)
 		before.expectKept(ctx, large.Name)
 	}, SpecTimeout(2*specTimeout))
@@ -227,7 +227,7 @@ var _ = Describe("The author of a CustomResourceDefinition", func() {
 			Expect(err).NotTo(HaveOccurred())
 		}
 		before := listEverything(ctx)
-		Expect(cluster.Admin.Delete(ctx, namespace)).To(Succeed())
+		cluster.Admin.Deletes(ctx, namespace)
 		framework.ExpectDeleted(ctx, cluster.Admin, namespace)
 		before.expectKept(ctx, namespace.Name)
 		Expect(created).To(Equal(24))

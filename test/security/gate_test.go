@@ -33,7 +33,7 @@ var _ = Describe("A terminating namespace that was being initialized", Ordered, 
 			Eventually(cluster.Initializer.Create).WithContext(ctx).WithArguments(object).Should(Succeed())
 			DeferCleanup(func(ctx context.Context) { _ = cluster.Admin.Patch(ctx, object, withoutFinalizers) })
 		}
-		Expect(cluster.Ordinary.Delete(ctx, namespace)).To(Succeed())
+		cluster.Ordinary.Deletes(ctx, namespace)
 		// The operator deletes Pods first, so the ConfigMap is not terminating yet.
 		Eventually(func(g Gomega) {
 			held := &corev1.Pod{}
@@ -88,7 +88,7 @@ var _ = Describe("The name of a namespace", func() {
 				[]byte(`{"metadata":{"annotations":{"`+pendingKey+`":""}}}`))
 			Expect(err).To(BeForbiddenBy("guard"))
 			expectUnchanged(ctx, namespace)
-			Expect(cluster.Ordinary.Delete(ctx, namespace)).To(Succeed())
+			cluster.Ordinary.Deletes(ctx, namespace)
 			framework.ExpectDeleted(ctx, cluster.Admin, namespace)
 		}
 	}, SpecTimeout(5*time.Minute))

@@ -198,7 +198,7 @@ var _ = Describe("Finalization with a hostile aggregated API server", Ordered, C
 			before := listEverything(ctx)
 			namespace := framework.CreateNamespace(ctx, cluster.Admin, framework.Unique("responses"))
 			server.attack(namespace, victim, one)
-			Expect(cluster.Admin.Delete(ctx, namespace)).To(Succeed())
+			cluster.Admin.Deletes(ctx, namespace)
 
 			By("finalizing another namespace, whose grace period ends later")
 			framework.ExpectDeleted(ctx, cluster.Admin, terminate(ctx, "control"))
@@ -291,7 +291,7 @@ var _ = Describe("Finalization with hostile discovery", func() {
 				framework.WriteList(w, metav1.ListMeta{}, items...)
 			}, nil)
 			before := listEverything(ctx)
-			Expect(cluster.Admin.Delete(ctx, namespace)).To(Succeed())
+			cluster.Admin.Deletes(ctx, namespace)
 			if blocked != nil {
 				Eventually(func(g Gomega) *corev1.Namespace { return cluster.GetNamespace(g, ctx, namespace.Name) }).WithContext(ctx).
 					Should(blocked)
@@ -304,7 +304,7 @@ var _ = Describe("Finalization with hostile discovery", func() {
 
 			server.serveItems()
 			if blocked != nil {
-				Expect(cluster.Admin.Delete(ctx, server.APIService)).To(Succeed())
+				cluster.Admin.Deletes(ctx, server.APIService)
 				delete(before, "apiservices.apiregistration.k8s.io /"+server.APIService.GetName())
 			}
 			framework.ExpectDeleted(ctx, cluster.Admin, namespace)

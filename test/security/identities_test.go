@@ -78,13 +78,13 @@ var _ = Describe("An identity without the initialize verb", Ordered, ContinueOnF
 		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace.Name, Name: "tenant"}}
 		Eventually(cluster.Initializer.Create).WithContext(ctx).WithArguments(account).Should(Succeed())
 		for _, role := range []string{"cluster-admin", "nslifecycle-namespace-initializer"} {
-			Expect(cluster.Initializer.Create(ctx, &rbacv1.RoleBinding{
+			cluster.Initializer.Creates(ctx, &rbacv1.RoleBinding{
 				ObjectMeta: metav1.ObjectMeta{Namespace: namespace.Name, Name: role},
 				RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
 				Subjects: []rbacv1.Subject{{
 					Kind: rbacv1.ServiceAccountKind, Namespace: namespace.Name, Name: account.Name,
 				}},
-			})).To(Succeed())
+			})
 		}
 		request := &authenticationv1.TokenRequest{}
 		Expect(cluster.Ordinary.SubResource("token").Create(ctx, account, request.DeepCopy())).To(BeForbiddenBy("gate"))
@@ -164,10 +164,10 @@ var _ = Describe("A cluster with kube-controller-manager", Ordered, func() {
 
 	It("does not let forged owner references make the garbage collector delete objects", func(ctx context.Context) {
 		owner := wrappers.MakeConfigMap(namespace.Name, "owner")
-		Expect(cluster.Initializer.Create(ctx, owner)).To(Succeed())
+		cluster.Initializer.Creates(ctx, owner)
 		child := wrappers.MakeConfigMap(namespace.Name, "child")
 		child.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "owner", UID: owner.UID}}
-		Expect(cluster.Initializer.Create(ctx, child)).To(Succeed())
+		cluster.Initializer.Creates(ctx, child)
 
 		// These references are invalid: the owner is in another namespace, or its kind or name does not
 		// match the UID.
@@ -187,7 +187,7 @@ var _ = Describe("A cluster with kube-controller-manager", Ordered, func() {
 			forged = append(forged, object, role)
 		}
 		for _, object := range forged {
-			Expect(cluster.Ordinary.Create(ctx, object)).To(Succeed())
+			cluster.Ordinary.Creates(ctx, object)
 		}
 		DeferCleanup(func(ctx context.Context) {
 			for _, object := range forged {
@@ -213,7 +213,7 @@ var _ = Describe("A cluster with kube-controller-manager", Ordered, func() {
 		victim := createVictim(ctx)
 		other := cluster.GetNamespace(Default, ctx, victim.Namespace)
 		role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: framework.Unique("victim")}}
-		Expect(cluster.Admin.Create(ctx, role)).To(Succeed())
+		cluster.Admin.Creates(ctx, role)
 		DeferCleanup(func(ctx context.Context) { Expect(cluster.Admin.Delete(ctx, role)).To(Succeed()) })
 		var attacked []*corev1.Namespace
 		for _, policy := range []metav1.DeletionPropagation{
@@ -221,7 +221,7 @@ var _ = Describe("A cluster with kube-controller-manager", Ordered, func() {
 		} {
 			attacker := framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("references"))
 			first := wrappers.MakeConfigMap(attacker.Name, victim.Name)
-			Expect(cluster.Initializer.Create(ctx, first)).To(Succeed())
+			cluster.Initializer.Creates(ctx, first)
 			for i, reference := range []metav1.OwnerReference{
 				{APIVersion: "v1", Kind: "ConfigMap", Name: victim.Name, UID: victim.UID},
 				{APIVersion: "v1", Kind: "ConfigMap", Name: first.Name, UID: first.UID},
@@ -233,7 +233,7 @@ var _ = Describe("A cluster with kube-controller-manager", Ordered, func() {
 				object := wrappers.MakeConfigMap(attacker.Name, fmt.Sprint("reference-", i))
 				object.OwnerReferences = []metav1.OwnerReference{reference}
 				object.Finalizers = []string{metav1.FinalizerDeleteDependents, metav1.FinalizerOrphanDependents}[i%2 : i%2+1]
-				Expect(cluster.Initializer.Create(ctx, object)).To(Succeed())
+				cluster.Initializer.Creates(ctx, object)
 			}
 			Expect(cluster.Initializer.Delete(ctx, first.DeepCopy(), client.PropagationPolicy(policy))).To(Succeed())
 			attacked = append(attacked, attacker)
@@ -281,13 +281,13 @@ var _ = Describe("A cluster with kube-controller-manager", Ordered, func() {
 		claim.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
 		claim.Spec.StorageClassName = new("")
 		claim.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: apiresource.MustParse("1Gi")}
-		Expect(cluster.Initializer.Create(ctx, claim)).To(Succeed())
+		cluster.Initializer.Creates(ctx, claim)
 		volume := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: framework.Unique("volume")}}
 		volume.Spec.AccessModes = claim.Spec.AccessModes
 		volume.Spec.Capacity = claim.Spec.Resources.Requests
 		volume.Spec.ClaimRef = &corev1.ObjectReference{Namespace: namespace.Name, Name: "data"}
 		volume.Spec.HostPath = &corev1.HostPathVolumeSource{Path: "/nonexistent"}
-		Expect(cluster.Ordinary.Create(ctx, volume)).To(Succeed())
+		cluster.Ordinary.Creates(ctx, volume)
 		DeferCleanup(func(ctx context.Context) {
 			for _, object := range []client.Object{claim, volume} {
 				Expect(cluster.Admin.Patch(ctx, object, withoutFinalizers)).To(Succeed())
@@ -303,13 +303,13 @@ var _ = Describe("A cluster with kube-controller-manager", Ordered, func() {
 
 	It("deletes the dependents of a cluster-scoped object that an ordinary user deletes (a known limit)", func(ctx context.Context) {
 		owner := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: framework.Unique("owner")}}
-		Expect(cluster.Admin.Create(ctx, owner)).To(Succeed())
+		cluster.Admin.Creates(ctx, owner)
 		child := wrappers.MakeConfigMap(namespace.Name, "depends")
 		child.OwnerReferences = []metav1.OwnerReference{{
 			APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "ClusterRole", Name: owner.Name, UID: owner.UID,
 		}}
-		Expect(cluster.Initializer.Create(ctx, child)).To(Succeed())
-		Expect(cluster.Ordinary.Delete(ctx, owner)).To(Succeed())
+		cluster.Initializer.Creates(ctx, child)
+		cluster.Ordinary.Deletes(ctx, owner)
 		Eventually(func() error {
 			return cluster.Admin.Get(ctx, client.ObjectKeyFromObject(child), child)
 		}).WithContext(ctx).Should(Satisfy(apierrors.IsNotFound))

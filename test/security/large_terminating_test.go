@@ -26,8 +26,8 @@ var _ = Describe("A Namespace with 60,000 labels", func() {
 		}
 		Expect(cluster.Admin.Patch(ctx, namespace, client.MergeFrom(before))).To(Succeed())
 		content := wrappers.MakeConfigMap(namespace.Name, "content")
-		Expect(cluster.Admin.Create(ctx, content)).To(Succeed())
-		Expect(cluster.Admin.Delete(ctx, namespace)).To(Succeed())
+		cluster.Admin.Creates(ctx, content)
+		cluster.Admin.Deletes(ctx, namespace)
 		framework.ExpectDeleted(ctx, cluster.Admin, namespace)
 	}, NodeTimeout(8*time.Minute))
 })

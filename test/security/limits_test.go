@@ -97,7 +97,7 @@ var _ = Describe("The number of entries in an initializing Namespace", Label("lo
 		Eventually(func(g Gomega) {
 			g.Expect(cluster.GetNamespace(g, ctx, namespace.Name).DeletionTimestamp).NotTo(BeNil())
 		}).WithContext(ctx).Should(Succeed())
-		Expect(cluster.Ordinary.Patch(ctx, namespace.DeepCopy(), framework.MergePatch(`{"metadata":{"finalizers":null}}`))).To(Succeed())
+		cluster.Ordinary.Patches(ctx, namespace.DeepCopy(), `{"metadata":{"finalizers":null}}`)
 		framework.ExpectDeleted(ctx, cluster.Admin, namespace)
 	}, SpecTimeout(specTimeout))
 })
@@ -177,7 +177,7 @@ var _ = Describe("A creator who continuously updates the Namespace", func() {
 		}()
 		held := &corev1.Namespace{}
 		held.Name = namespace.Name
-		Expect(cluster.Initializer.Patch(ctx, held, framework.MergePatch(`{"metadata":{"finalizers":["test.example.com/hold"]}}`))).To(Succeed())
+		cluster.Initializer.Patches(ctx, held, `{"metadata":{"finalizers":["test.example.com/hold"]}}`)
 		DeferCleanup(func(ctx context.Context) {
 			Expect(cluster.Admin.Patch(ctx, held, withoutFinalizers)).To(Succeed())
 		})

@@ -76,7 +76,7 @@ func describeHostileText() {
 		makeHostileBindings(ctx, namespace, hostileFinalizer)
 		makeHostileEvents(ctx, namespace)
 		denyDeletion(ctx, namespace)
-		Expect(cluster.Admin.Delete(ctx, wrappers.MakeNamespace(namespace).Obj())).To(Succeed())
+		cluster.Admin.Deletes(ctx, wrappers.MakeNamespace(namespace).Obj())
 
 		Eventually(func(g Gomega) {
 			now := cluster.GetNamespace(g, ctx, namespace)
@@ -165,7 +165,7 @@ func describeHostileText() {
 	It("is escaped in terminals if objects are orphaned", func(ctx context.Context) {
 		namespace := framework.CreateNamespace(ctx, cluster.Admin, framework.Unique("hostile"))
 		makeHostileBindings(ctx, namespace.Name, hostileFinalizer)
-		Expect(cluster.Admin.Delete(ctx, namespace)).To(Succeed())
+		cluster.Admin.Deletes(ctx, namespace)
 		framework.SetNamespaceFinalizers(ctx, cluster.Admin, namespace.Name)
 		for _, command := range [][]string{
 			{"orphans"}, {"orphans", "--no-headers", "-o", "wide"}, {"orphans", "-o", "json"}, {"orphans", "-o", "yaml"},
@@ -189,12 +189,12 @@ func describeHostileText() {
 func makeHostileBindings(ctx context.Context, namespace string, finalizers ...string) {
 	GinkgoHelper()
 	for _, name := range hostileNames {
-		Expect(cluster.Admin.Create(ctx, &rbacv1.RoleBinding{
+		cluster.Admin.Creates(ctx, &rbacv1.RoleBinding{
 			ObjectMeta: metav1.ObjectMeta{
 				Namespace: namespace, Name: name, Finalizers: finalizers, Annotations: map[string]string{"a": hostileText},
 			},
 			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
-		})).To(Succeed())
+		})
 	}
 	DeferCleanup(func(ctx context.Context) {
 		// An object cannot be patched after its namespace is deleted.
@@ -214,14 +214,14 @@ func makeHostileBindings(ctx context.Context, namespace string, finalizers ...st
 func makeHostileEvents(ctx context.Context, namespace string) {
 	GinkgoHelper()
 	for i, name := range hostileNames {
-		Expect(cluster.Admin.Create(ctx, &corev1.Event{
+		cluster.Admin.Creates(ctx, &corev1.Event{
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprintf("hostile-%d", i)},
 			InvolvedObject: corev1.ObjectReference{
 				APIVersion: "rbac.authorization.k8s.io/v1", Kind: "RoleBinding", Namespace: namespace, Name: name,
 			},
 			Type: corev1.EventTypeWarning, Reason: "PWN\u202e\u009b2J", LastTimestamp: metav1.Now(),
 			Message: hostileText + ` secret "` + hostileText + `" not found`,
-		})).To(Succeed())
+		})
 	}
 }
 
@@ -230,7 +230,7 @@ func makeHostileEvents(ctx context.Context, namespace string) {
 func denyDeletion(ctx context.Context, namespace string) {
 	GinkgoHelper()
 	configMap := wrappers.MakeConfigMap(namespace, "protected")
-	Expect(cluster.Admin.Create(ctx, configMap)).To(Succeed())
+	cluster.Admin.Creates(ctx, configMap)
 	framework.DenyByPolicy(ctx, cluster.Admin, framework.RequestsFor("", "configmaps", admissionv1.Delete),
 		fmt.Sprintf("request.namespace == %q", namespace), strings.NewReplacer("\r", "", "\n", "").Replace(hostileText))
 	Eventually(func() bool {
@@ -331,12 +331,12 @@ func hostileTemplates(ctx context.Context, run func(context.Context, ...string) 
 	initialized := ""
 	for _, name := range hostileNames {
 		initialized = framework.Unique("hostile")
-		Expect(creator.Create(ctx, wrappers.MakeNamespace(initialized).Label(v1alpha1.LabelTemplate, template.Name).
-			Annotation(v1alpha1.PrefixParameter+"name", name).Obj())).To(Succeed())
+		creator.Creates(ctx, wrappers.MakeNamespace(initialized).Label(v1alpha1.LabelTemplate, template.Name).
+			Annotation(v1alpha1.PrefixParameter+"name", name).Obj())
 	}
 	invalid := framework.Unique("hostile")
-	Expect(creator.Create(ctx, wrappers.MakeNamespace(invalid).Label(v1alpha1.LabelTemplate, template.Name).
-		Annotation(v1alpha1.PrefixParameter+"config", hostileText).Obj())).To(Succeed())
+	creator.Creates(ctx, wrappers.MakeNamespace(invalid).Label(v1alpha1.LabelTemplate, template.Name).
+		Annotation(v1alpha1.PrefixParameter+"config", hostileText).Obj())
 	Eventually(func(g Gomega) {
 		now := &v1alpha1.NamespaceTemplate{}
 		g.Expect(cluster.Admin.Get(ctx, client.ObjectKeyFromObject(template), now)).To(Succeed())

@@ -13,7 +13,6 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/test/framework"
 	"github.com/nslifecycle/nslifecycle/test/framework/controlplane"
@@ -44,7 +43,7 @@ var _ = Describe("The plugin with a hostile aggregated API server", Ordered, Con
 
 	It("removes no finalizer from another object", func(ctx context.Context) {
 		victim := createVictim(ctx)
-		Expect(cluster.Admin.Patch(ctx, victim, framework.MergePatch(`{"metadata":{"finalizers":["`+finalizer+`"]}}`))).To(Succeed())
+		cluster.Admin.Patches(ctx, victim, `{"metadata":{"finalizers":["`+finalizer+`"]}}`)
 		DeferCleanup(func(ctx context.Context) { Expect(cluster.Admin.Patch(ctx, victim, withoutFinalizers)).To(Succeed()) })
 		namespace := framework.CreateNamespace(ctx, cluster.Admin, framework.Unique("plugin"))
 		before := listEverything(ctx)
@@ -55,15 +54,15 @@ var _ = Describe("The plugin with a hostile aggregated API server", Ordered, Con
 				item.Finalizers, item.DeletionTimestamp, item.ResourceVersion = []string{finalizer}, &now, victim.ResourceVersion
 				server.serveItems(item)
 				if namespace.DeletionTimestamp == nil {
-					Expect(cluster.Admin.Delete(ctx, namespace)).To(Succeed())
-					Expect(cluster.Admin.Get(ctx, client.ObjectKeyFromObject(namespace), namespace)).To(Succeed())
+					cluster.Admin.Deletes(ctx, namespace)
+					cluster.Admin.Reads(ctx, namespace)
 				}
 				run(ctx, "finalize", namespace.Name, "--finalizer="+finalizer, "--dry-run=false", "--ignore-active-owner", "--allow-unread",
 					"--confirm="+namespace.Name)
 			}
 		}
 		before.expectKept(ctx, namespace.Name)
-		Expect(cluster.Admin.Get(ctx, client.ObjectKeyFromObject(victim), victim)).To(Succeed())
+		cluster.Admin.Reads(ctx, victim)
 		Expect(victim.Finalizers).To(ConsistOf(finalizer))
 		Expect(server.received(http.MethodPatch)).NotTo(BeEmpty(), "the plugin must have tried")
 		server.serveItems()

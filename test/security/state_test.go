@@ -44,7 +44,7 @@ var _ = Describe("A request that omits the state of an initialization", Ordered,
 		if add != nil {
 			add(namespace)
 		}
-		Expect(cluster.Ordinary.Create(ctx, namespace)).To(Succeed())
+		cluster.Ordinary.Creates(ctx, namespace)
 		Expect(namespace.Labels).To(HaveKeyWithValue(v1alpha1.LabelInitializing, "true"))
 		return namespace
 	}
@@ -211,7 +211,7 @@ var _ = Describe("The status of an initializing namespace", Ordered, ContinueOnF
 		By("creating a namespace with it")
 		request := wrappers.MakeNamespace(framework.Unique("turn")).Annotation(v1alpha1.AnnotationTurnStartedAt, forged).Obj()
 		namespace := request.DeepCopy()
-		Expect(cluster.Ordinary.Create(ctx, namespace)).To(Succeed())
+		cluster.Ordinary.Creates(ctx, namespace)
 		var recorded string
 		Eventually(func(g Gomega) {
 			recorded = cluster.GetNamespace(g, ctx, namespace.Name).Annotations[v1alpha1.AnnotationTurnStartedAt]
@@ -300,7 +300,7 @@ var _ = Describe("The conditions Ready and Stalled", Ordered, ContinueOnFailure,
 		cluster.Register(ctx, "ready", "ready.test.example.com")
 		namespace := wrappers.MakeNamespace(framework.Unique("ready")).
 			Condition(corev1.NamespaceCondition{Type: v1alpha1.ConditionReady, Status: corev1.ConditionTrue}).Obj()
-		Expect(cluster.Ordinary.Create(ctx, namespace)).To(Succeed())
+		cluster.Ordinary.Creates(ctx, namespace)
 		Expect(namespace.Status.Conditions).To(BeEmpty())
 		Eventually(cluster.GetNamespace).WithContext(ctx).WithArguments(namespace.Name).Should(HaveCondition(
 			v1alpha1.ConditionReady, corev1.ConditionFalse, v1alpha1.ReasonInitializing, "ready.test.example.com (1 of 1)"))
@@ -340,7 +340,7 @@ var _ = Describe("The conditions Ready and Stalled", Ordered, ContinueOnFailure,
 	It("are written again by the operator if a holder of initialize changes them, whom no policy stops", func(ctx context.Context) {
 		namespace := wrappers.MakeNamespace(framework.Unique("ready")).Obj()
 		namespace.Finalizers = []string{"test.example.com/keep"}
-		Expect(cluster.Ordinary.Create(ctx, namespace)).To(Succeed())
+		cluster.Ordinary.Creates(ctx, namespace)
 		DeferCleanup(func(ctx context.Context) { framework.RemoveFinalizers(ctx, cluster.Admin, namespace.DeepCopy()) })
 		expectWritten := func(status corev1.ConditionStatus, reason string) {
 			GinkgoHelper()
@@ -357,7 +357,7 @@ var _ = Describe("The conditions Ready and Stalled", Ordered, ContinueOnFailure,
 				HaveCondition(v1alpha1.ConditionInitializing, corev1.ConditionFalse, v1alpha1.ReasonInitialized)))
 		}
 		expectWritten(corev1.ConditionTrue, v1alpha1.ReasonInitialized)
-		Expect(cluster.Admin.Delete(ctx, namespace)).To(Succeed())
+		cluster.Admin.Deletes(ctx, namespace)
 		expectWritten(corev1.ConditionFalse, v1alpha1.ReasonTerminating)
 	}, SpecTimeout(5*time.Minute))
 })
@@ -428,7 +428,7 @@ var _ = Describe("A large namespace", Ordered, ContinueOnFailure, func() {
 			namespace.Labels[fmt.Sprintf("%s.%d.example.com/%s", strings.Repeat("x", 200), i, strings.Repeat("y", 63))] =
 				strings.Repeat("z", 63)
 		}
-		Expect(cluster.Ordinary.Create(ctx, namespace)).To(Succeed())
+		cluster.Ordinary.Creates(ctx, namespace)
 		result := mustEncode(metav1.Status{Status: metav1.StatusFailure, Message: strings.Repeat("m", 10000)})
 		Expect(cluster.Initializer.Patch(ctx, namespace.DeepCopy(), resultPatch(string(result)))).To(Succeed())
 		expectDeletionRequested(ctx, namespace)
@@ -437,7 +437,7 @@ var _ = Describe("A large namespace", Ordered, ContinueOnFailure, func() {
 	It("is accepted below the size limit, and a user can remove its annotations", func(ctx context.Context) {
 		namespace := wrappers.MakeNamespace(framework.Unique("full")).Obj()
 		namespace.Annotations["example.com/a"] = big
-		Expect(cluster.Ordinary.Create(ctx, namespace)).To(Succeed())
+		cluster.Ordinary.Creates(ctx, namespace)
 		_, err := cluster.Kubectl(ctx, cluster.Ordinary.Config, "annotate", "namespace", namespace.Name, "example.com/a-")
 		Expect(err).NotTo(HaveOccurred())
 	}, SpecTimeout(5*time.Minute))

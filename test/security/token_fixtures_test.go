@@ -235,7 +235,7 @@ func (f *fixtures) createContent(ctx context.Context) {
 			}
 		}
 	}
-	Expect(cluster.Admin.Delete(ctx, wrappers.MakeNamespace(f.namespaces[terminating]).Obj())).To(Succeed())
+	cluster.Admin.Deletes(ctx, wrappers.MakeNamespace(f.namespaces[terminating]).Obj())
 }
 
 // createNamespace creates a Namespace in a state. If a manager runs, it deletes a failed one.
@@ -247,7 +247,7 @@ func createNamespace(ctx context.Context, state string) string {
 		namespace.Label(fixture, initializing)
 	}
 	object := namespace.Obj()
-	Expect(cluster.Admin.Create(ctx, object)).To(Succeed())
+	cluster.Admin.Creates(ctx, object)
 	if isInitializing {
 		Expect(object.Labels).To(HaveKeyWithValue(v1alpha1.LabelInitializing, "true"))
 	} else {
@@ -256,10 +256,10 @@ func createNamespace(ctx context.Context, state string) string {
 	switch state {
 	case failed:
 		object.Annotations[v1alpha1.AnnotationInitializationResult] = failure
-		Expect(cluster.Admin.Update(ctx, object)).To(Succeed())
+		cluster.Admin.Updates(ctx, object)
 	case terminating:
 		// The namespace finalizer "kubernetes" keeps it.
-		Expect(cluster.Admin.Delete(ctx, object)).To(Succeed())
+		cluster.Admin.Deletes(ctx, object)
 	}
 	return object.Name
 }

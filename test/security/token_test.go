@@ -219,7 +219,7 @@ func expectReady(ctx context.Context) {
 		g.Expect(cluster.Admin.Create(ctx, probe, client.DryRunAll)).To(Succeed())
 		g.Expect(probe.Annotations).To(HaveKey(v1alpha1.AnnotationSelectedTemplates))
 	}).WithContext(ctx).Should(Succeed())
-	Expect(cluster.Admin.Create(ctx, namespace)).To(Succeed())
+	cluster.Admin.Creates(ctx, namespace)
 	Eventually(func(g Gomega) {
 		role := &rbacv1.ClusterRole{}
 		g.Expect(cluster.Admin.Get(ctx, client.ObjectKey{Name: filledRoles[1]}, role)).To(Succeed())

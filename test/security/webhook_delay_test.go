@@ -113,7 +113,7 @@ func createTarget(ctx context.Context) string {
 	GinkgoHelper()
 	name := framework.Unique("delayed")
 	framework.CreateNamespace(ctx, cluster.Ordinary, name)
-	Expect(cluster.Admin.Create(ctx, settingsIn(name))).To(Succeed())
+	cluster.Admin.Creates(ctx, settingsIn(name))
 	return name
 }
 
@@ -186,7 +186,7 @@ func (w *delayingWebhook) send(ctx context.Context, request func() error) <-chan
 func (w *delayingWebhook) recreate(ctx context.Context, name string) *corev1.Namespace {
 	GinkgoHelper()
 	old := cluster.GetNamespace(Default, ctx, name)
-	Expect(cluster.Ordinary.Delete(ctx, old)).To(Succeed())
+	cluster.Ordinary.Deletes(ctx, old)
 	bob := cluster.AddUser(ctx, framework.Unique("bob"), framework.VerbsButInitialize)
 	recreated := &corev1.Namespace{}
 	Eventually(func() error {
@@ -252,7 +252,7 @@ func install(
 	webhook := &delayingWebhook{received: make(chan struct{}), recreated: make(chan struct{}), maxDelay: maxDelay}
 	_, clientConfig := framework.ServeWebhook(http.StatusForbidden, webhook.answer)
 	configuration := configurationFor(clientConfig)
-	Expect(cluster.Admin.Create(ctx, configuration)).To(Succeed())
+	cluster.Admin.Creates(ctx, configuration)
 	DeferCleanup(func(ctx context.Context) { Expect(cluster.Admin.Delete(ctx, configuration)).To(Succeed()) })
 	Eventually(func() error {
 		return cluster.Admin.Update(ctx, settingsIn(namespace), client.DryRunAll)

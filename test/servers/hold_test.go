@@ -30,12 +30,12 @@ var _ = Describe("The hold webhooks", Serial, Ordered, func() {
 
 	AfterAll(func(ctx context.Context) {
 		cluster.StopManager()
-		Expect(cluster.Admin.Delete(ctx, &admissionregistrationv1.MutatingWebhookConfiguration{
+		cluster.Admin.Deletes(ctx, &admissionregistrationv1.MutatingWebhookConfiguration{
 			ObjectMeta: metav1.ObjectMeta{Name: internalv1alpha1.HoldConfiguration},
-		})).To(Succeed())
-		Expect(cluster.Admin.Delete(ctx, &admissionregistrationv1.ValidatingWebhookConfiguration{
+		})
+		cluster.Admin.Deletes(ctx, &admissionregistrationv1.ValidatingWebhookConfiguration{
 			ObjectMeta: metav1.ObjectMeta{Name: internalv1alpha1.TemplatesConfiguration},
-		})).To(Succeed())
+		})
 		cluster.StartManager(ctx)
 	}, NodeTimeout(specTimeout))
 

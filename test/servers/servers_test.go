@@ -110,7 +110,7 @@ func startServer(ctx context.Context, name, etcd string) (*server, *framework.Se
 			RenewTime: &metav1.MicroTime{Time: time.Now()},
 		},
 	}
-	Expect(cluster.Admin.Create(ctx, lease)).To(Succeed())
+	cluster.Admin.Creates(ctx, lease)
 	leases = append(leases, lease)
 	return &server{
 		Server: observer.Server{Config: started.ConfigFor(cluster.Admin.Config), Log: string(log)},
@@ -123,7 +123,7 @@ func startServer(ctx context.Context, name, etcd string) (*server, *framework.Se
 func shareLease(ctx context.Context) {
 	GinkgoHelper()
 	for _, lease := range leases {
-		Expect(cluster.Admin.Delete(ctx, lease)).To(Succeed())
+		cluster.Admin.Deletes(ctx, lease)
 		lease.ResourceVersion = ""
 		DeferCleanup(func(ctx context.Context) { Expect(cluster.Admin.Create(ctx, lease)).To(Succeed()) })
 	}

@@ -37,9 +37,9 @@ var operator = rbacv1.Subject{
 func createLimitedAccount(ctx context.Context, rules ...rbacv1.PolicyRule) string {
 	GinkgoHelper()
 	name := framework.Unique("limited")
-	Expect(cluster.Admin.Create(ctx, &corev1.ServiceAccount{
+	cluster.Admin.Creates(ctx, &corev1.ServiceAccount{
 		ObjectMeta: metav1.ObjectMeta{Namespace: controlplane.SystemNamespace, Name: name},
-	})).To(Succeed())
+	})
 	provision := rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{v1alpha1.VerbProvision}}
 	cluster.Bind(ctx, name, append(rules, provision), rbacv1.Subject{
 		Kind: rbacv1.ServiceAccountKind, Namespace: controlplane.SystemNamespace, Name: name,
@@ -68,7 +68,7 @@ var _ = Describe("Missing permissions", func() {
 		template := createTemplate(ctx, "forbidden", withAccount(name))
 		expectCondition(ctx, template.Name, v1alpha1.ConditionAuthorized, metav1.ConditionFalse, name,
 			`create limitranges "limits"`, "resourceNames:\n  - limits\n  resources:\n  - limitranges\n  verbs:\n  - create")
-		namespace := createAs(ctx, creator, selectedBy(template.Name))
+		namespace := framework.CreateAs(ctx, creator, selectedBy(template.Name))
 		expectWaiting(ctx, namespace, "Forbidden", `object "limits"`, "limitranges", name)
 		expectEvents(ctx, namespace, "TemplateForbidden")
 		cluster.Bind(ctx, framework.Unique("granted"), []rbacv1.PolicyRule{ruleFor("", "limitranges", "create")},
@@ -92,7 +92,7 @@ var _ = Describe("Missing permissions", func() {
 			spec.Objects[1] = objectNamed("pods", `{"apiVersion":"v1","kind":"PodTemplate","metadata":{"name":"pods"},
 				"template":{"spec":{"containers":[{"name":"a","image":"a"}]}}}`)
 		})
-		namespace := createAs(ctx, creator, selectedBy(template.Name))
+		namespace := framework.CreateAs(ctx, creator, selectedBy(template.Name))
 		expectWaiting(ctx, namespace, "Forbidden", `object "pods"`, "podtemplates", name)
 		Expect(isWatched(Default)).To(BeFalse())
 		cluster.Bind(ctx, framework.Unique("granted"), []rbacv1.PolicyRule{ruleFor("", "podtemplates", "create", "patch")},
@@ -112,7 +112,7 @@ var _ = Describe("Missing permissions", func() {
 		name := createLimitedAccount(ctx, ruleFor("", "configmaps", "create", "patch", "delete"),
 			ruleFor("", "limitranges", "create", "patch", "delete"))
 		template := createTemplate(ctx, "constrained", withAccount(name))
-		namespace := createAs(ctx, creator, selectedBy(template.Name))
+		namespace := framework.CreateAs(ctx, creator, selectedBy(template.Name))
 		// The verb is that of the last successful impersonation by the operator, or impersonate-on:serviceaccount:patch.
 		expectWaiting(ctx, namespace, "Forbidden", "cannot impersonate")
 		expectCondition(ctx, template.Name, v1alpha1.ConditionAuthorized, metav1.ConditionFalse, "impersonate", name)
@@ -120,11 +120,11 @@ var _ = Describe("Missing permissions", func() {
 		namespaced := metav1.ObjectMeta{Namespace: controlplane.SystemNamespace, Name: "constrained-" + name}
 		rule := ruleFor(authenticationv1.GroupName, "serviceaccounts", "impersonate:serviceaccount")
 		rule.ResourceNames = []string{name}
-		Expect(cluster.Admin.Create(ctx, &rbacv1.Role{ObjectMeta: namespaced, Rules: []rbacv1.PolicyRule{rule}})).To(Succeed())
-		Expect(cluster.Admin.Create(ctx, &rbacv1.RoleBinding{
+		cluster.Admin.Creates(ctx, &rbacv1.Role{ObjectMeta: namespaced, Rules: []rbacv1.PolicyRule{rule}})
+		cluster.Admin.Creates(ctx, &rbacv1.RoleBinding{
 			ObjectMeta: namespaced, Subjects: []rbacv1.Subject{operator},
 			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: namespaced.Name},
-		})).To(Succeed())
+		})
 		expectCondition(ctx, template.Name, v1alpha1.ConditionAuthorized, metav1.ConditionFalse,
 			"impersonate-on:serviceaccount:patch", "configmaps", "limitranges")
 		By("the printed right to do so for patches and deletions of the objects in the template")
@@ -147,7 +147,7 @@ var _ = Describe("A namespace that cannot be completed", func() {
 		namespaces := make([]*corev1.Namespace, 10)
 		for i := range namespaces {
 			namespaces[i] = selectedBy(template.Name)
-			Expect(creator.Create(ctx, namespaces[i])).To(Succeed())
+			creator.Creates(ctx, namespaces[i])
 		}
 		for _, namespace := range namespaces {
 			expectWaiting(ctx, namespace, "KindNotFound")
@@ -232,7 +232,7 @@ var _ = Describe("The permissions with which the operator applies a template", f
 		change(ctx, template.Name, func(spec *v1alpha1.NamespaceTemplateSpec) { spec.ServiceAccountName = strong })
 		expectAccount := func() {
 			GinkgoHelper()
-			namespace := createAs(ctx, creator, wrappers.MakeNamespace(framework.Unique("ns")).Label("kind", template.Name).Label("forge", "").Obj())
+			namespace := framework.CreateAs(ctx, creator, wrappers.MakeNamespace(framework.Unique("ns")).Label("kind", template.Name).Label("forge", "").Obj())
 			expectWaiting(ctx, namespace, "Forbidden", "secrets", weak)
 			Expect(client.IgnoreNotFound(cluster.Admin.Get(ctx,
 				client.ObjectKey{Namespace: namespace.Name, Name: "forged"}, &corev1.Secret{}))).To(Succeed())
@@ -256,13 +256,13 @@ var _ = Describe("The permissions with which the operator applies a template", f
 		other := newTemplate(name+"-x", only("config", configMap("config", "foreign")))
 		create(ctx, other)
 		createInitialized(ctx, selectedBy(other.Name))
-		Expect(cluster.Admin.Get(ctx, client.ObjectKeyFromObject(other), other)).To(Succeed())
+		cluster.Admin.Reads(ctx, other)
 		change(ctx, name, func(spec *v1alpha1.NamespaceTemplateSpec) {
 			only("config", configMap("config", "new"))(spec)
 			spec.Rollout.Paused = true
 		})
 		expectCondition(ctx, name, v1alpha1.ConditionProgressing, metav1.ConditionUnknown)
-		Expect(cluster.Admin.Get(ctx, client.ObjectKeyFromObject(template), template)).To(Succeed())
+		cluster.Admin.Reads(ctx, template)
 		By("the revision of the spec, which is paused, and ControllerRevision NAME-x-REVISION of the other template")
 		for _, forged := range []string{template.Status.UpdateRevision, "x-" + other.Status.UpdateRevision} {
 			Expect(cluster.Admin.Status().Patch(ctx, template.DeepCopy(), framework.MergePatch(

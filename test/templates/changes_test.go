@@ -132,7 +132,7 @@ var _ = Describe("New namespaces whose templates change", func() {
 		template := createTemplate(ctx, "change", unknown, func(spec *v1alpha1.NamespaceTemplateSpec) {
 			spec.ObjectRetentionPolicy.WhenDeleted, spec.ObjectRetentionPolicy.WhenDeselected = policy, policy
 		})
-		namespace := createAs(ctx, creator, selectedBy(template.Name))
+		namespace := framework.CreateAs(ctx, creator, selectedBy(template.Name))
 		expectWaiting(ctx, namespace, "KindNotFound")
 		expectValue(ctx, namespace, "config", "a")
 		return template, namespace
@@ -159,9 +159,9 @@ var _ = Describe("New namespaces whose templates change", func() {
 		controllerutil.AddFinalizer(patch, "test.example.com/block")
 		Expect(cluster.Admin.Patch(ctx, patch, client.MergeFrom(initializing))).To(Succeed())
 		DeferCleanup(func(ctx context.Context) {
-			patchNamespace(ctx, initializing, `{"metadata":{"finalizers":null}}`)
+			cluster.Admin.Patches(ctx, initializing.DeepCopy(), `{"metadata":{"finalizers":null}}`)
 		})
-		Expect(cluster.Admin.Delete(ctx, initializing.DeepCopy())).To(Succeed())
+		cluster.Admin.Deletes(ctx, initializing.DeepCopy())
 		deleteTemplate(ctx, template.Name, nil)
 	})
 })
@@ -169,13 +169,13 @@ var _ = Describe("New namespaces whose templates change", func() {
 var _ = Describe("A copy", func() {
 	It("does not affect other objects if its source does not exist", func(ctx context.Context) {
 		source := newSource("a")
-		Expect(cluster.Admin.Create(ctx, source)).To(Succeed())
+		cluster.Admin.Creates(ctx, source)
 		template, namespace := createSelecting(ctx, "failing", copying(source), func(spec *v1alpha1.NamespaceTemplateSpec) {
 			spec.Objects = append(spec.Objects, objectNamed("config", configMap("config", "a")))
 		})
-		Expect(cluster.Admin.Delete(ctx, source)).To(Succeed())
+		cluster.Admin.Deletes(ctx, source)
 		expectCondition(ctx, template.Name, v1alpha1.ConditionProgressing, metav1.ConditionTrue, "1 failed")
-		Expect(cluster.Admin.Delete(ctx, getConfig(ctx, namespace, "config"))).To(Succeed())
+		cluster.Admin.Deletes(ctx, getConfig(ctx, namespace, "config"))
 		expectValue(ctx, namespace, "config", "a")
 		expectValue(ctx, namespace, source.Name, "a")
 	})
@@ -191,12 +191,12 @@ var _ = Describe("Sync mode Once", func() {
 			})
 		expectValue(ctx, namespace, "later", "b")
 		By("an existing namespace with an object that prevents the first pass")
-		existing := createAs(ctx, cluster.Admin, wrappers.MakeNamespace(framework.Unique("ns")).Obj())
-		other := createAs(ctx, cluster.Admin, newConfig(existing.Name, "config", "other"))
+		existing := framework.CreateAs(ctx, cluster.Admin, wrappers.MakeNamespace(framework.Unique("ns")).Obj())
+		other := framework.CreateAs(ctx, cluster.Admin, newConfig(existing.Name, "config", "other"))
 		change(ctx, template.Name, func(spec *v1alpha1.NamespaceTemplateSpec) { spec.Scope = v1alpha1.ScopeAllNamespaces })
-		patchNamespace(ctx, existing, `{"metadata":{"labels":{"kind":"`+template.Name+`"}}}`)
+		cluster.Admin.Patches(ctx, existing.DeepCopy(), `{"metadata":{"labels":{"kind":"`+template.Name+`"}}}`)
 		expectCondition(ctx, template.Name, v1alpha1.ConditionConflicted, metav1.ConditionTrue)
-		Expect(cluster.Admin.Delete(ctx, other)).To(Succeed())
+		cluster.Admin.Deletes(ctx, other)
 		expectValue(ctx, existing, "config", "a")
 	})
 })
@@ -222,7 +222,7 @@ var _ = Describe("A full pass", func() {
 		}
 		// Another client applies other values as the same field manager in the same second.
 		Eventually(func(g Gomega) {
-			namespace = createAs(ctx, creator, selectedBy(created.Name))
+			namespace = framework.CreateAs(ctx, creator, selectedBy(created.Name))
 			applied := &corev1.ConfigMap{}
 			key := client.ObjectKey{Namespace: namespace.Name, Name: "config"}
 			Eventually(func() error { return cluster.Admin.Get(ctx, key, applied) }).WithContext(ctx).
@@ -257,7 +257,7 @@ var _ = Describe("The templates with which a namespace is created", func() {
 		for i := 0; i < len(labels); i += 2 {
 			namespace.Labels[labels[i]] = labels[i+1]
 		}
-		Expect(creator.Create(ctx, namespace)).To(Succeed())
+		creator.Creates(ctx, namespace)
 		expectWaiting(ctx, namespace, "KindNotFound")
 		return namespace, func() {
 			GinkgoHelper()
@@ -277,7 +277,7 @@ var _ = Describe("The templates with which a namespace is created", func() {
 				MatchLabels: map[string]v1alpha1.LabelValue{"tier": v1alpha1.LabelValue(later.Name)},
 			}
 			namespace, complete := waiting(ctx, "tier", later.Name)
-			Expect(cluster.Admin.Create(ctx, later)).To(Succeed())
+			cluster.Admin.Creates(ctx, later)
 			DeferCleanup(func(ctx context.Context) { Expect(cluster.Admin.Delete(ctx, later)).To(Succeed()) })
 			Eventually(func(g Gomega) {
 				probe := wrappers.MakeNamespace("probe").Label("tier", later.Name).Obj()
@@ -285,7 +285,7 @@ var _ = Describe("The templates with which a namespace is created", func() {
 				g.Expect(probe.Annotations).To(HaveKeyWithValue(v1alpha1.AnnotationSelectedTemplates, later.Name))
 			}).WithContext(ctx).Should(Succeed())
 			// A pass over the namespace.
-			patchNamespace(ctx, namespace, `{"metadata":{"annotations":{"note":"x"}}}`)
+			cluster.Admin.Patches(ctx, namespace.DeepCopy(), `{"metadata":{"annotations":{"note":"x"}}}`)
 			expectWaiting(ctx, namespace, "KindNotFound")
 			Expect(objectsOf(ctx, namespace)).To(BeEmpty())
 			history := framework.WatchNamespace(ctx, cluster.Admin.Config, namespace)
@@ -316,15 +316,15 @@ var _ = Describe("The templates with which a namespace is created", func() {
 		label := fmt.Sprintf(`{"metadata":{"labels":{%q:%q}}}`, v1alpha1.LabelTemplate, limited.Name)
 		By("labelling older namespaces, which get the template")
 		for range 2 {
-			old := createAs(ctx, creator, wrappers.MakeNamespace(framework.Unique("old")).Obj())
-			patchNamespace(ctx, old, label)
+			old := framework.CreateAs(ctx, creator, wrappers.MakeNamespace(framework.Unique("old")).Obj())
+			cluster.Admin.Patches(ctx, old.DeepCopy(), label)
 			expectValue(ctx, old, "config", "a")
 		}
 		first := createInitialized(ctx, selectedBy(limited.Name))
 		By("labelling a namespace that is initializing, although the limit is reached")
 		namespace, complete := waiting(ctx)
-		patchNamespace(ctx, namespace, label)
-		patchNamespace(ctx, namespace, `{"metadata":{"annotations":{"note":"x"}}}`)
+		cluster.Admin.Patches(ctx, namespace.DeepCopy(), label)
+		cluster.Admin.Patches(ctx, namespace.DeepCopy(), `{"metadata":{"annotations":{"note":"x"}}}`)
 		expectWaiting(ctx, namespace, "KindNotFound")
 		complete()
 		By("removing the labels, which does not evade the limit")
@@ -339,10 +339,10 @@ func expectRefused(ctx context.Context, namespace *corev1.Namespace, message str
 	GinkgoHelper()
 	// The spec reads the condition.
 	namespace.Finalizers = []string{"test.example.com/hold"}
-	Expect(creator.Create(ctx, namespace)).To(Succeed())
+	creator.Creates(ctx, namespace)
 	Eventually(cluster.GetNamespace).WithContext(ctx).WithArguments(namespace.Name).Should(matchers.HaveCondition(
 		v1alpha1.ConditionInitializing, corev1.ConditionFalse, v1alpha1.ReasonFailed, message))
-	patchNamespace(ctx, namespace, `{"metadata":{"finalizers":null}}`)
+	cluster.Admin.Patches(ctx, namespace.DeepCopy(), `{"metadata":{"finalizers":null}}`)
 }
 
 var _ = Describe("A label that a namespace gets after its creation", func() {
@@ -351,7 +351,7 @@ var _ = Describe("A label that a namespace gets after its creation", func() {
 		namespace := createInitialized(ctx, wrappers.MakeNamespace(framework.Unique("ns")).Label("app", "web").Obj())
 		Eventually(cluster.GetNamespace).WithContext(ctx).WithArguments(namespace.Name).
 			Should(HaveField("Status.Conditions", Not(BeEmpty())))
-		patchNamespace(ctx, namespace, `{"metadata":{"labels":{"nslifecycle.dev/template":"`+template.Name+`"}}}`)
+		cluster.Admin.Patches(ctx, namespace.DeepCopy(), `{"metadata":{"labels":{"nslifecycle.dev/template":"`+template.Name+`"}}}`)
 		expectEvents(ctx, namespace, "TemplateNotApplied")
 		err := cluster.Admin.Get(ctx, client.ObjectKey{Namespace: namespace.Name, Name: "config"}, &corev1.ConfigMap{})
 		Expect(apierrors.IsNotFound(err)).To(BeTrue())
@@ -390,14 +390,14 @@ var _ = Describe("A label that is absent for a moment", func() {
 		recorded := func() string {
 			return cluster.GetNamespace(Default, ctx, namespace.Name).Annotations[v1alpha1.AnnotationAppliedTemplates]
 		}
-		patchNamespace(ctx, namespace, `{"metadata":{"labels":{"`+label+`":null}}}`)
+		cluster.Admin.Patches(ctx, namespace.DeepCopy(), `{"metadata":{"labels":{"`+label+`":null}}}`)
 		Consistently(recorded).WithContext(ctx).Should(Equal(namespace.Annotations[v1alpha1.AnnotationAppliedTemplates]))
 		if restart {
 			restartManager(ctx, nil)
 			Consistently(recorded).WithContext(ctx).WithTimeout(200 * time.Millisecond).
 				Should(Equal(namespace.Annotations[v1alpha1.AnnotationAppliedTemplates]))
 		}
-		patchNamespace(ctx, namespace, `{"metadata":{"labels":{"`+label+`":"`+value+`"}}}`)
+		cluster.Admin.Patches(ctx, namespace.DeepCopy(), `{"metadata":{"labels":{"`+label+`":"`+value+`"}}}`)
 		By("a change of the template")
 		change(ctx, template.Name, func(spec *v1alpha1.NamespaceTemplateSpec) {
 			policy(spec)
@@ -423,7 +423,7 @@ var _ = Describe("A label that is absent for a moment", func() {
 		namespace.Labels["size"] = "l"
 		createInitialized(ctx, namespace)
 		removed := time.Now()
-		patchNamespace(ctx, namespace, `{"metadata":{"labels":{"size":null}}}`)
+		cluster.Admin.Patches(ctx, namespace.DeepCopy(), `{"metadata":{"labels":{"size":null}}}`)
 		expectDeleted(ctx, namespace, "large")
 		Expect(time.Since(removed)).To(BeNumerically(">=", initialization.DeregistrationDelay))
 		expectCondition(ctx, template.Name, v1alpha1.ConditionProgressing, "False", "All 1")
@@ -437,11 +437,11 @@ var _ = Describe("A label that a new namespace lacks for a moment", func() {
 		framework.SkipWithoutPolicies(ctx, cluster.Admin.Config, "no namespace can be created while no manager runs")
 		template := createTemplate(ctx, "blink", only("config", configMap("config", "a")))
 		cluster.StopManager()
-		ns := createAs(ctx, creator, selectedBy(template.Name))
-		patchNamespace(ctx, ns, `{"metadata":{"labels":{"kind":null}}}`)
+		ns := framework.CreateAs(ctx, creator, selectedBy(template.Name))
+		cluster.Admin.Patches(ctx, ns.DeepCopy(), `{"metadata":{"labels":{"kind":null}}}`)
 		cluster.StartManager(ctx)
 		time.Sleep(200 * time.Millisecond)
-		patchNamespace(ctx, ns, fmt.Sprintf(`{"metadata":{"labels":{"kind":%q}}}`, template.Name))
+		cluster.Admin.Patches(ctx, ns.DeepCopy(), fmt.Sprintf(`{"metadata":{"labels":{"kind":%q}}}`, template.Name))
 		expectInitialized(ctx, ns)
 		Eventually(func() error {
 			return cluster.Admin.Get(ctx, client.ObjectKey{Namespace: ns.Name, Name: "config"}, &corev1.ConfigMap{})

@@ -59,12 +59,12 @@ var _ = Describe("A field that the template no longer contains, and that another
 	It("is removed from an adopted object, and from an adopted copy", func(ctx context.Context) {
 		source := newSource("a")
 		source.Data = maps.Clone(both)
-		Expect(cluster.Admin.Create(ctx, source)).To(Succeed())
+		cluster.Admin.Creates(ctx, source)
 		template := newTemplate(framework.Unique("dropped"), copying(source), func(spec *v1alpha1.NamespaceTemplateSpec) {
 			spec.Scope = v1alpha1.ScopeAllNamespaces
 			spec.Objects = append(spec.Objects, objectNamed("config", configOfTwo))
 		})
-		namespace := createAs(ctx, cluster.Admin, selectedBy(template.Name))
+		namespace := framework.CreateAs(ctx, cluster.Admin, selectedBy(template.Name))
 		for _, name := range []string{source.Name, "config"} {
 			existing := newConfig(namespace.Name, name, "a")
 			existing.Data = maps.Clone(both)
@@ -72,7 +72,7 @@ var _ = Describe("A field that the template no longer contains, and that another
 		}
 		create(ctx, template)
 		expectCondition(ctx, template.Name, v1alpha1.ConditionReady, metav1.ConditionTrue, "All 1")
-		Expect(cluster.Admin.Patch(ctx, source, framework.MergePatch([]byte(`{"data":{"key":"b","dropped":null}}`)))).To(Succeed())
+		cluster.Admin.Patches(ctx, source, `{"data":{"key":"b","dropped":null}}`)
 		expectData(ctx, namespace, source.Name, map[string]string{"key": "b"})
 		change(ctx, template.Name, func(spec *v1alpha1.NamespaceTemplateSpec) {
 			spec.Objects[1] = objectNamed("config", configOfOne)
@@ -109,14 +109,14 @@ var _ = Describe("A value that admission changes", func() {
 				}},
 			},
 		}
-		Expect(cluster.Admin.Create(ctx, policy)).To(Succeed())
-		Expect(cluster.Admin.Create(ctx, &admissionregistrationv1.MutatingAdmissionPolicyBinding{
+		cluster.Admin.Creates(ctx, policy)
+		cluster.Admin.Creates(ctx, &admissionregistrationv1.MutatingAdmissionPolicyBinding{
 			ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: admissionregistrationv1.MutatingAdmissionPolicyBindingSpec{PolicyName: name},
-		})).To(Succeed())
-		DeferCleanup(func(ctx context.Context) {
-			Expect(cluster.Admin.Delete(ctx, policy)).To(Succeed())
 		})
-		probe := createAs(ctx, cluster.Admin, &corev1.Namespace{
+		DeferCleanup(func(ctx context.Context) {
+			cluster.Admin.Deletes(ctx, policy)
+		})
+		probe := framework.CreateAs(ctx, cluster.Admin, &corev1.Namespace{
 			ObjectMeta: metav1.ObjectMeta{Name: framework.Unique("probe"), Labels: map[string]string{"kind": kind}},
 		})
 		Eventually(func(g Gomega) {

@@ -30,9 +30,9 @@ var _ = Describe("A failure of a template", func() {
 	addLimitedAccount := func(ctx context.Context) string {
 		GinkgoHelper()
 		name := framework.Unique("limited")
-		Expect(cluster.Admin.Create(ctx, &corev1.ServiceAccount{
+		cluster.Admin.Creates(ctx, &corev1.ServiceAccount{
 			ObjectMeta: metav1.ObjectMeta{Namespace: controlplane.SystemNamespace, Name: name},
-		})).To(Succeed())
+		})
 		cluster.Bind(ctx, name, []rbacv1.PolicyRule{
 			{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{v1alpha1.VerbProvision}},
 			{
@@ -61,7 +61,7 @@ var _ = Describe("A failure of a template", func() {
 	DescribeTable("is reported with the object and the reason, and without the user",
 		func(ctx context.Context, name, manifest, reason string, clauses ...string) {
 			template := createTemplate(ctx, "failure", only(name, manifest), withAccount(addLimitedAccount(ctx)))
-			namespace := createAs(ctx, creator, selectedBy(template.Name))
+			namespace := framework.CreateAs(ctx, creator, selectedBy(template.Name))
 			expectWaiting(ctx, namespace, reason, clauses...)
 			texts := make([]types.GomegaMatcher, 0, len(clauses))
 			for _, clause := range clauses {
@@ -108,11 +108,11 @@ var _ = Describe("A failure of a template", func() {
 		createRole := func(name string) {
 			GinkgoHelper()
 			empty := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}}
-			Expect(cluster.Admin.Create(ctx, empty)).To(Succeed())
+			cluster.Admin.Creates(ctx, empty)
 			DeferCleanup(cluster.Admin.Delete, empty)
 		}
 		template := createTemplate(ctx, "failure", bound(role))
-		namespace := createAs(ctx, creator, selectedBy(template.Name))
+		namespace := framework.CreateAs(ctx, creator, selectedBy(template.Name))
 		expectWaiting(ctx, namespace, "RoleNotFound", role)
 		expectFailure(template.Name, namespace, role)
 		By("the creation of a role that grants nothing, for which no namespace waits")
@@ -128,7 +128,7 @@ var _ = Describe("A failure of a template", func() {
 	It("fails the initialization at the deadline", func(ctx context.Context) {
 		template := createTemplate(ctx, "failure", only("binding", binding), withAccount(addLimitedAccount(ctx)),
 			func(spec *v1alpha1.NamespaceTemplateSpec) { spec.Initialization.FailureTimeoutSeconds = 2 })
-		namespace := createAs(ctx, creator, selectedBy(template.Name))
+		namespace := framework.CreateAs(ctx, creator, selectedBy(template.Name))
 		seen := framework.WatchNamespace(ctx, cluster.Admin.Config, namespace)
 		final, _ := seen.WaitForRemoval(ctx)
 		var result metav1.Status

@@ -75,10 +75,10 @@ var _ = Describe("A limit of namespaces for each user", func() {
 		framework.ExpectDeleted(ctx, cluster.Admin, refused)
 
 		By("refusing another one while one is terminating: its Pods can still run")
-		patchNamespace(ctx, &initialized[0], `{"metadata":{"finalizers":["test.example.com/hold"]}}`)
-		Expect(creator.Delete(ctx, initialized[0].DeepCopy())).To(Succeed())
+		cluster.Admin.Patches(ctx, initialized[0].DeepCopy(), `{"metadata":{"finalizers":["test.example.com/hold"]}}`)
+		creator.Deletes(ctx, initialized[0].DeepCopy())
 		expectRefused(ctx, selectedBy(template.Name), full+", 1 of them being deleted: wait for the deletion")
-		patchNamespace(ctx, &initialized[0], `{"metadata":{"finalizers":null}}`)
+		cluster.Admin.Patches(ctx, initialized[0].DeepCopy(), `{"metadata":{"finalizers":null}}`)
 		framework.ExpectDeleted(ctx, cluster.Admin, &initialized[0])
 
 		By("refusing another one while one stays that has failed, because it is protected from deletion")
@@ -86,10 +86,10 @@ var _ = Describe("A limit of namespaces for each user", func() {
 		kept := selectedBy(template.Name)
 		kept.Labels[v1alpha1.LabelDeletionProtection] = ""
 		expectRefused(ctx, kept, full)
-		Expect(creator.Delete(ctx, &initialized[1])).To(Succeed())
+		creator.Deletes(ctx, &initialized[1])
 		framework.ExpectDeleted(ctx, cluster.Admin, &initialized[1])
 		expectRefused(ctx, selectedBy(template.Name), full+", 1 of them failed and protected from deletion: delete a namespace")
-		patchNamespace(ctx, kept, `{"metadata":{"labels":{"nslifecycle.dev/deletion-protection":null}}}`)
+		cluster.Admin.Patches(ctx, kept.DeepCopy(), `{"metadata":{"labels":{"nslifecycle.dev/deletion-protection":null}}}`)
 		framework.ExpectDeleted(ctx, cluster.Admin, kept)
 
 		By("admitting another user, and the same user after a deletion")
@@ -97,7 +97,7 @@ var _ = Describe("A limit of namespaces for each user", func() {
 			APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"create"},
 		})
 		other := selectedBy(template.Name)
-		Expect(bob.Create(ctx, other)).To(Succeed())
+		bob.Creates(ctx, other)
 		expectInitialized(ctx, other)
 		createInitialized(ctx, selectedBy(template.Name))
 	})
@@ -117,14 +117,14 @@ var _ = Describe("A template that does not fit into the set", func() {
 		for i := range internalv1alpha1.MaxTemplates {
 			last = newTemplate(fmt.Sprintf("a-%d", i), only("config", configMap("config", "a")))
 			last.Labels = older
-			Expect(cluster.Admin.Create(ctx, last)).To(Succeed())
+			cluster.Admin.Creates(ctx, last)
 		}
 		restoreManager(ctx)
 		template := newTemplate(framework.Unique("z-omitted"), only("config", configMap("config", "a")),
 			func(spec *v1alpha1.NamespaceTemplateSpec) {
 				spec.Access, spec.Scope = v1alpha1.AccessRestricted, v1alpha1.ScopeAllNamespaces
 			})
-		Expect(cluster.Admin.Create(ctx, template)).To(Succeed())
+		cluster.Admin.Creates(ctx, template)
 		DeferCleanup(func(ctx context.Context) { Expect(cluster.Admin.Delete(ctx, template)).To(Succeed()) })
 		expectCondition(ctx, template.Name, v1alpha1.ConditionValid, metav1.ConditionFalse, "the older templates are 128")
 
@@ -142,7 +142,7 @@ var _ = Describe("A template that does not fit into the set", func() {
 			ContainSubstring(last.Name), Not(ContainSubstring(template.Name))))
 
 		By("deleting an older template")
-		Expect(cluster.Admin.Delete(ctx, last)).To(Succeed())
+		cluster.Admin.Deletes(ctx, last)
 		expectCondition(ctx, template.Name, v1alpha1.ConditionValid, metav1.ConditionTrue)
 		Eventually(func(g Gomega) {
 			g.Expect(cluster.GetNamespace(g, ctx, namespace.Name).Annotations[v1alpha1.AnnotationAppliedTemplates]).
@@ -178,7 +178,7 @@ var _ = Describe("The memory of the manager", Serial, func() {
 			value := strings.Repeat("x", largeValue)
 			for i := range largeObjects {
 				object := newObject(i, namespace, value)
-				Expect(cluster.Admin.Create(ctx, object)).To(Succeed())
+				cluster.Admin.Creates(ctx, object)
 				DeferCleanup(func(ctx context.Context) { Expect(cluster.Admin.Delete(ctx, object)).To(Succeed()) })
 			}
 			cluster.StopManager()
@@ -234,21 +234,21 @@ var _ = Describe("A namespace that is too large for the cache", func() {
 		namespace.Annotations = map[string]string{"example.com/value": strings.Repeat("x", 100<<10)}
 		createInitialized(ctx, namespace)
 		expectValue(ctx, namespace, "config", "s")
-		patchNamespace(ctx, namespace, `{"metadata":{"labels":{"size":"m"}}}`)
+		cluster.Admin.Patches(ctx, namespace.DeepCopy(), `{"metadata":{"labels":{"size":"m"}}}`)
 		expectValue(ctx, namespace, "config", "m")
 		change(ctx, created.Name, only("config", configMap("config", "other")))
 		expectValue(ctx, namespace, "config", "other")
-		Expect(cluster.Admin.Delete(ctx, getConfig(ctx, namespace, "config"))).To(Succeed())
+		cluster.Admin.Deletes(ctx, getConfig(ctx, namespace, "config"))
 		expectValue(ctx, namespace, "config", "other")
 		expectCondition(ctx, created.Name, v1alpha1.ConditionProgressing, metav1.ConditionFalse, "All 1")
 		By("the deletion of the label, after which it contains nothing of the template")
 		change(ctx, created.Name, func(spec *v1alpha1.NamespaceTemplateSpec) {
 			spec.ObjectRetentionPolicy.WhenDeselected = v1alpha1.RetentionDelete
 		})
-		patchNamespace(ctx, namespace, `{"metadata":{"labels":{"kind":null}}}`)
+		cluster.Admin.Patches(ctx, namespace.DeepCopy(), `{"metadata":{"labels":{"kind":null}}}`)
 		expectDeleted(ctx, namespace, "config")
 		By("a label that arrives later")
-		patchNamespace(ctx, namespace, `{"metadata":{"labels":{"kind":"`+created.Name+`"}}}`)
+		cluster.Admin.Patches(ctx, namespace.DeepCopy(), `{"metadata":{"labels":{"kind":"`+created.Name+`"}}}`)
 		expectValue(ctx, namespace, "config", "other")
 	})
 })
@@ -257,7 +257,7 @@ var _ = Describe("A template for new namespaces", func() {
 	It("creates its objects before the creator can write, and the quota is enforced from the first write", func(ctx context.Context) {
 		template := createTemplate(ctx, "team")
 		for range 5 {
-			namespace := createAs(ctx, creator, selectedBy(template.Name))
+			namespace := framework.CreateAs(ctx, creator, selectedBy(template.Name))
 			// Eight clients of the creator write without pause.
 			created := make([]int, 8)
 			var writers sync.WaitGroup
@@ -313,7 +313,7 @@ var _ = Describe("The deadline of a template", Ordered, func() {
 		template := createTemplate(ctx, "deadline", only("quota",
 			`{"apiVersion":"v1","kind":"ResourceQuota","metadata":{"name":"team"},"spec":{"hard":{"pods":"1"}}}`),
 			func(spec *v1alpha1.NamespaceTemplateSpec) { spec.Initialization = settings })
-		return template, createAs(ctx, creator, selectedBy(template.Name))
+		return template, framework.CreateAs(ctx, creator, selectedBy(template.Name))
 	}
 	expectTurn := func(ctx context.Context, namespace *corev1.Namespace) {
 		GinkgoHelper()
@@ -377,7 +377,7 @@ var _ = Describe("The effective set", func() {
 		}
 		register := func(name string) {
 			GinkgoHelper()
-			configuration := createAs(ctx, cluster.Admin, wrappers.MakeConfiguration(name).Initializer("set.test.example.com",
+			configuration := framework.CreateAs(ctx, cluster.Admin, wrappers.MakeConfiguration(name).Initializer("set.test.example.com",
 				v1alpha1.InitializerSettings{
 					TimeoutSeconds:    ptr.To[int32](60),
 					NamespaceSelector: &v1alpha1.NamespaceSelector{MatchLabels: map[string]v1alpha1.LabelValue{"set": "true"}},

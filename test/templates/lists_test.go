@@ -88,7 +88,7 @@ var _ = Describe("A parameter that is a list", func() {
 
 var _ = Describe("The metadata of all objects of a template", func() {
 	It("are in each object and copy, and follow parameters", func(ctx context.Context) {
-		Expect(cluster.Admin.Create(ctx, newConfig(controlplane.SourceNamespace, "copied", "x"))).To(Succeed())
+		cluster.Admin.Creates(ctx, newConfig(controlplane.SourceNamespace, "copied", "x"))
 		template, namespace := createSelecting(ctx, "common", func(spec *v1alpha1.NamespaceTemplateSpec) {
 			spec.ObjectMetadata = &v1alpha1.TemplateObjectMetadata{
 				Labels:      map[string]v1alpha1.ObjectMetadataValue{"size": "s-${params.size}", "app": "common"},
@@ -114,7 +114,7 @@ var _ = Describe("The metadata of all objects of a template", func() {
 			}).WithContext(ctx).Should(Succeed())
 		}
 		expect("s")
-		patchNamespace(ctx, namespace, fmt.Sprintf(`{"metadata":{"annotations":{"%ssize":"l"}}}`, v1alpha1.PrefixParameter))
+		cluster.Admin.Patches(ctx, namespace.DeepCopy(), fmt.Sprintf(`{"metadata":{"annotations":{"%ssize":"l"}}}`, v1alpha1.PrefixParameter))
 		expect("l")
 		By("a template without them")
 		change(ctx, template.Name, func(spec *v1alpha1.NamespaceTemplateSpec) { spec.ObjectMetadata = nil })

@@ -67,7 +67,7 @@ var _ = Describe("The labels and annotations that a template sets on a namespace
 		})
 		namespace := selectedBy(template.Name)
 		namespace.Labels[podSecurity] = "privileged"
-		createAs(ctx, creator, namespace)
+		framework.CreateAs(ctx, creator, namespace)
 		Expect(namespace.Labels).To(And(HaveKeyWithValue(podSecurity, "restricted"), HaveKeyWithValue("size", "t-s"),
 			Not(HaveKey("unset"))))
 		Expect(namespace.Annotations).To(And(HaveKeyWithValue("example.com/owner", alice+" of s"),
@@ -84,20 +84,20 @@ var _ = Describe("The labels and annotations that a template sets on a namespace
 			spec.ObjectRetentionPolicy.WhenDeselected = v1alpha1.RetentionDelete
 		})
 		By("a change by another client")
-		patchNamespace(ctx, namespace, `{"metadata":{"labels":{"zone":"b"},"annotations":{"example.com/note":null}}}`)
+		cluster.Admin.Patches(ctx, namespace.DeepCopy(), `{"metadata":{"labels":{"zone":"b"},"annotations":{"example.com/note":null}}}`)
 		expectLabel(ctx, namespace, "zone", "a")
 		Eventually(func(g Gomega) {
 			g.Expect(cluster.GetNamespace(g, ctx, namespace.Name).Annotations).To(HaveKeyWithValue("example.com/note", "a"))
 		}).WithContext(ctx).Should(Succeed())
 		By("another parameter")
-		patchNamespace(ctx, namespace, `{"metadata":{"annotations":{"`+v1alpha1.PrefixParameter+`size":"l"}}}`)
+		cluster.Admin.Patches(ctx, namespace.DeepCopy(), `{"metadata":{"annotations":{"`+v1alpha1.PrefixParameter+`size":"l"}}}`)
 		expectLabel(ctx, namespace, "size", "l")
 		By("another value in the template, and a key that it no longer contains")
 		change(ctx, template.Name, withMetadata(v1alpha1.TemplateMetadata{Labels: labelsOf("zone", "c")}))
 		expectLabel(ctx, namespace, "zone", "c")
 		expectLabel(ctx, namespace, "size", "")
 		By("a namespace that the template no longer selects")
-		patchNamespace(ctx, namespace, `{"metadata":{"labels":{"kind":null}}}`)
+		cluster.Admin.Patches(ctx, namespace.DeepCopy(), `{"metadata":{"labels":{"kind":null}}}`)
 		expectLabel(ctx, namespace, "zone", "")
 	})
 
@@ -144,7 +144,7 @@ var _ = Describe("The labels and annotations that a template sets on a namespace
 		for _, template := range []string{name + "-a", name + "-b"} {
 			expectCondition(ctx, template, v1alpha1.ConditionConflicted, metav1.ConditionTrue)
 		}
-		Expect(cluster.Admin.Delete(ctx, getTemplate(Default, ctx, name+"-a"))).To(Succeed())
+		cluster.Admin.Deletes(ctx, getTemplate(Default, ctx, name+"-a"))
 		expectLabel(ctx, namespace, "zone", "b")
 	})
 
@@ -176,19 +176,16 @@ var _ = Describe("The labels and annotations that a template sets on a namespace
 		_, err = clientset.CoreV1().Namespaces().Finalize(ctx, current, metav1.UpdateOptions{})
 		Expect(err).To(HaveOccurred())
 		By("other changes, and the parameter")
-		Expect(creator.Patch(ctx, namespace.DeepCopy(), framework.MergePatch(`{"metadata":{"labels":{"other":"x"}}}`))).To(Succeed())
-		Expect(creator.Patch(ctx, namespace.DeepCopy(), framework.MergePatch(
-			`{"metadata":{"annotations":{"`+v1alpha1.PrefixParameter+`size":"l"}}}`))).To(Succeed())
+		creator.Patches(ctx, namespace.DeepCopy(), `{"metadata":{"labels":{"other":"x"}}}`)
+		creator.Patches(ctx, namespace.DeepCopy(), `{"metadata":{"annotations":{"`+v1alpha1.PrefixParameter+`size":"l"}}}`)
 		expectLabel(ctx, namespace, "zone", "l")
 		By("a parameter without a value")
 		other := selectedBy(template.Name)
 		other.Labels["team"] = "other"
-		Expect(createAs(ctx, creator, other).Labels).NotTo(HaveKey("team"))
-		Expect(creator.Patch(ctx, namespace.DeepCopy(), framework.MergePatch(
-			`{"metadata":{"annotations":{"`+v1alpha1.PrefixParameter+`team":"a"}}}`))).To(Succeed())
+		Expect(framework.CreateAs(ctx, creator, other).Labels).NotTo(HaveKey("team"))
+		creator.Patches(ctx, namespace.DeepCopy(), `{"metadata":{"annotations":{"`+v1alpha1.PrefixParameter+`team":"a"}}}`)
 		expectLabel(ctx, namespace, "team", "x-a")
-		Expect(creator.Patch(ctx, namespace.DeepCopy(), framework.MergePatch(
-			`{"metadata":{"annotations":{"`+v1alpha1.PrefixParameter+`team":null}}}`))).To(Succeed())
+		creator.Patches(ctx, namespace.DeepCopy(), `{"metadata":{"annotations":{"`+v1alpha1.PrefixParameter+`team":null}}}`)
 		expectLabel(ctx, namespace, "team", "")
 		Expect(creator.Patch(ctx, namespace.DeepCopy(), framework.MergePatch(
 			`{"metadata":{"labels":{"team":"other"}}}`))).To(MatchError(ContainSubstring("sets and locks it")))
@@ -206,7 +203,7 @@ var _ = Describe("The labels and annotations that a template sets on a namespace
 		manifest := fmt.Sprintf(`{"apiVersion":"v1","kind":"Namespace","metadata":{"name":%q,"labels":{"team":"a"}}}`, namespace.Name)
 		planted := fmt.Sprintf(`{"apiVersion":"v1","kind":"Namespace","metadata":{"name":%q,"labels":{%q:"restricted","kind":%q,"other":"x"},`+
 			`"annotations":{"example.com/note":"a"}}}`, namespace.Name, podSecurity, template.Name)
-		patchNamespace(ctx, namespace, `{"metadata":{"labels":{"other":"x"}}}`)
+		cluster.Admin.Patches(ctx, namespace.DeepCopy(), `{"metadata":{"labels":{"other":"x"}}}`)
 		apply := func(arguments ...string) {
 			GinkgoHelper()
 			_, err := cluster.KubectlWithInput(ctx, cluster.Admin.Config, manifest, append([]string{"apply", "-f", "-"}, arguments...)...)
@@ -226,7 +223,7 @@ var _ = Describe("The labels and annotations that a template sets on a namespace
 			Time: ptr.To(metav1.Now()), FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:labels":{"f:` + podSecurity +
 				`":{},"f:kind":{}},"f:annotations":{"f:example.com/note":{}}}}`),
 		}}
-		Expect(creator.Update(ctx, planting)).To(Succeed())
+		creator.Updates(ctx, planting)
 		apply("--server-side", "--force-conflicts", "--field-manager=gitops")
 		By("a write of an older copy, also of the status")
 		for _, update := range []func(*corev1.Namespace) error{
@@ -242,7 +239,7 @@ var _ = Describe("The labels and annotations that a template sets on a namespace
 		By("a removal of other finalizers with only a name")
 		framework.SetNamespaceFinalizers(ctx, cluster.Admin, namespace.Name,
 			corev1.FinalizerKubernetes, "test.example.com/a", "test.example.com/b")
-		Expect(cluster.Admin.Delete(ctx, namespace.DeepCopy())).To(Succeed())
+		cluster.Admin.Deletes(ctx, namespace.DeepCopy())
 		DeferCleanup(func(ctx context.Context) { framework.SetNamespaceFinalizers(ctx, cluster.Admin, namespace.Name) })
 		Eventually(func(g Gomega) { // Otherwise, the content would be orphaned.
 			g.Expect(cluster.GetNamespace(g, ctx, namespace.Name).Spec.Finalizers).To(HaveLen(2))
@@ -267,7 +264,7 @@ var _ = Describe("The labels and annotations that a template sets on a namespace
 		}), func(spec *v1alpha1.NamespaceTemplateSpec) {
 			spec.ObjectRetentionPolicy.WhenDeselected = v1alpha1.RetentionDelete
 		})
-		patchNamespace(ctx, namespace, `{"metadata":{"labels":{"zone":""}}}`)
+		cluster.Admin.Patches(ctx, namespace.DeepCopy(), `{"metadata":{"labels":{"zone":""}}}`)
 		expectLabel(ctx, namespace, "zone", "a")
 		Expect(cluster.Admin.Patch(ctx, namespace.DeepCopy(), framework.MergePatch(`{"metadata":{"labels":{"kind":null}}}`),
 			client.FieldOwner("nslifecycle-template:administrator"))).To(Succeed())
@@ -279,7 +276,7 @@ var _ = Describe("The labels and annotations that a template sets on a namespace
 		template := createTemplate(ctx, "metadata", withMetadata(v1alpha1.TemplateMetadata{
 			Labels: labelsOf("zone", "a"), Lock: v1alpha1.LockAll,
 		}), only("config", `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"config"},"data":{"key":"${params.typo}"}}`))
-		namespace := createAs(ctx, creator, selectedBy(template.Name))
+		namespace := framework.CreateAs(ctx, creator, selectedBy(template.Name))
 		Expect(namespace.Labels).To(HaveKey(v1alpha1.LabelInitializing))
 		refused := func(patch, message string) {
 			GinkgoHelper()
@@ -294,8 +291,7 @@ var _ = Describe("The labels and annotations that a template sets on a namespace
 			change(ctx, template.Name, only("config", configMap("config", "a")))
 			expectInitialized(ctx, namespace)
 		}
-		Expect(cluster.Admin.Patch(ctx, namespace.DeepCopy(),
-			framework.MergePatch(`{"metadata":{"labels":{"kind":"other"}}}`))).To(Succeed())
+		cluster.Admin.Patches(ctx, namespace.DeepCopy(), `{"metadata":{"labels":{"kind":"other"}}}`)
 	})
 
 	It("are those of the revision that new namespaces get", func(ctx context.Context) {
@@ -309,7 +305,7 @@ var _ = Describe("The labels and annotations that a template sets on a namespace
 			g.Expect(status.UpdateRevision).NotTo(Equal(status.CurrentRevision))
 		}).WithContext(ctx).Should(Succeed())
 		fresh := selectedBy(template.Name)
-		Expect(createAs(ctx, creator, fresh).Labels).To(HaveKeyWithValue("zone", "a"))
+		Expect(framework.CreateAs(ctx, creator, fresh).Labels).To(HaveKeyWithValue("zone", "a"))
 		expectInitialized(ctx, fresh)
 		Consistently(func(g Gomega) {
 			g.Expect(cluster.GetNamespace(g, ctx, namespace.Name).Labels).To(HaveKeyWithValue("zone", "a"))
@@ -385,7 +381,7 @@ var _ = Describe("The labels and annotations that a template sets on a namespace
 		cluster.StopManager()                           // It would publish a set for each template.
 		const count = internalv1alpha1.MaxTemplates / 2 // Their metadata have almost 64 KiB.
 		for i := range count + 1 {
-			Expect(cluster.Admin.Create(ctx, full(i))).To(Succeed())
+			cluster.Admin.Creates(ctx, full(i))
 		}
 		restoreManager(ctx)
 		namespace := selectedBy(name)
@@ -396,8 +392,8 @@ var _ = Describe("The labels and annotations that a template sets on a namespace
 				fmt.Sprintf("%03d.example.com/15", count-1), strings.Repeat(alice, 8)))
 		}).WithContext(ctx).Should(Succeed(), "the policies have read the set")
 		expectCondition(ctx, full(count).Name, v1alpha1.ConditionValid, metav1.ConditionFalse, "64 KiB of metadata")
-		createAs(ctx, creator, namespace)
-		Expect(creator.Patch(ctx, namespace, framework.MergePatch(`{"metadata":{"labels":{"other":"x"}}}`))).To(Succeed())
+		framework.CreateAs(ctx, creator, namespace)
+		creator.Patches(ctx, namespace, `{"metadata":{"labels":{"other":"x"}}}`)
 	})
 
 	DescribeTable("are rejected", func(ctx context.Context, metadata v1alpha1.TemplateMetadata, message string) {

@@ -106,11 +106,11 @@ func withPrune(spec *v1alpha1.NamespaceTemplateSpec) {
 var _ = Describe("The operator deletes no object that it has not created", func() {
 	It("if its labels, annotations and managedFields are forged", func(ctx context.Context) {
 		created := createTemplate(ctx, "forged", only("config", configMap("config", "a")), withPrune)
-		namespace := createAs(ctx, cluster.Admin, selectedBy("other"))
+		namespace := framework.CreateAs(ctx, cluster.Admin, selectedBy("other"))
 		victim := newConfig(namespace.Name, "config", "a")
 		Expect(cluster.Admin.Create(ctx, victim, client.FieldOwner("victim"))).To(Succeed())
 		forge(ctx, namespace, "config", created.Name)
-		patchNamespace(ctx, namespace, `{"metadata":{"labels":{"kind":"`+created.Name+`"}}}`)
+		cluster.Admin.Patches(ctx, namespace.DeepCopy(), `{"metadata":{"labels":{"kind":"`+created.Name+`"}}}`)
 		Expect(expectRecorded(ctx, namespace, created.Name).IsAdopted).To(BeTrue())
 		unselect(ctx, namespace)
 		expectEvents(ctx, namespace, "TemplateObjectRetained")
@@ -121,7 +121,7 @@ var _ = Describe("The operator deletes no object that it has not created", func(
 		created, namespace := createSelecting(ctx, "replaced", only("config", configMap("config", "a")), withPrune)
 		cluster.StopManager()
 		DeferCleanup(restoreManager)
-		Expect(cluster.Admin.Delete(ctx, getConfig(ctx, namespace, "config"))).To(Succeed())
+		cluster.Admin.Deletes(ctx, getConfig(ctx, namespace, "config"))
 		victim := newConfig(namespace.Name, "config", "a")
 		Expect(cluster.Admin.Create(ctx, victim, client.FieldOwner("victim"))).To(Succeed())
 		forge(ctx, namespace, "config", created.Name)
@@ -134,7 +134,7 @@ var _ = Describe("The operator deletes no object that it has not created", func(
 	It("if it has stopped before it could record that it has created it", func(ctx context.Context) {
 		DeferCleanup(restoreManager)
 		created := newTemplate(framework.Unique("stopped"), only("config", configMap("config", "a")), withPrune)
-		namespace := createAs(ctx, cluster.Admin, selectedBy(created.Name))
+		namespace := framework.CreateAs(ctx, cluster.Admin, selectedBy(created.Name))
 		applied := make(chan struct{})
 		var isApplied atomic.Bool
 		restartManager(ctx, func(request *http.Request) fault {
@@ -163,7 +163,7 @@ var _ = Describe("The operator deletes no object that it has not created", func(
 	It("but one that it has created, also if it could not record it at first", func(ctx context.Context) {
 		DeferCleanup(restoreManager)
 		created := newTemplate(framework.Unique("retried"), only("config", configMap("config", "a")), withPrune)
-		namespace := createAs(ctx, cluster.Admin, selectedBy(created.Name))
+		namespace := framework.CreateAs(ctx, cluster.Admin, selectedBy(created.Name))
 		var failures atomic.Int32
 		restartManager(ctx, func(request *http.Request) fault {
 			isRecord := isTemplateWrite(request, namespace.Name) && strings.HasSuffix(request.URL.Path, "/status")
@@ -186,9 +186,9 @@ var _ = Describe("The operator deletes no object that it has not created", func(
 		Expect(expectRecorded(ctx, namespace, created.Name).IsAdopted).To(BeFalse())
 		cluster.StopManager()
 		unmarked, precious := getConfig(ctx, namespace, "config"), newConfig(namespace.Name, "precious", "a")
-		mergePatch(ctx, unmarked, `{"metadata":{"labels":null,"managedFields":[{}]}}`)
-		Expect(cluster.Admin.Create(ctx, precious)).To(Succeed())
-		patchNamespace(ctx, namespace, `{"metadata":{"labels":{"precious":"a"},"annotations":{"precious":"a"}}}`)
+		cluster.Admin.Patches(ctx, unmarked, `{"metadata":{"labels":null,"managedFields":[{}]}}`)
+		cluster.Admin.Creates(ctx, precious)
+		cluster.Admin.Patches(ctx, namespace.DeepCopy(), `{"metadata":{"labels":{"precious":"a"},"annotations":{"precious":"a"}}}`)
 
 		current := cluster.GetNamespace(Default, ctx, namespace.Name)
 		state, err := template.ParseRecord(current)
@@ -262,11 +262,11 @@ var _ = Describe("Forged field managers of templates", func() {
 	It("on an object that exists already are a conflict", func(ctx context.Context) {
 		DeferCleanup(restoreManager)
 		created := createTemplate(ctx, "managers", only("config", configMap("config", "a")), withPrune)
-		namespace := createAs(ctx, cluster.Admin, selectedBy("other"))
-		Expect(cluster.Admin.Create(ctx, newConfig(namespace.Name, "config", "a"))).To(Succeed())
+		namespace := framework.CreateAs(ctx, cluster.Admin, selectedBy("other"))
+		cluster.Admin.Creates(ctx, newConfig(namespace.Name, "config", "a"))
 		forgeManagers(ctx, namespace, "config", 1000, "a")
 		intercepted := restartManager(ctx, nil)
-		patchNamespace(ctx, namespace, `{"metadata":{"labels":{"kind":"`+created.Name+`"}}}`)
+		cluster.Admin.Patches(ctx, namespace.DeepCopy(), `{"metadata":{"labels":{"kind":"`+created.Name+`"}}}`)
 		expectCondition(ctx, created.Name, v1alpha1.ConditionConflicted, metav1.ConditionTrue)
 		Expect(writes(intercepted.sent())).NotTo(ContainElement(ContainSubstring("/configmaps/config?")))
 	})
@@ -328,7 +328,7 @@ var _ = DescribeTable("An object of an earlier namespace that is restored is ado
 			}
 			if tool.keepsManagedFields {
 				object.ManagedFields = slices.Clone(backup.ManagedFields)
-				Expect(cluster.Admin.Update(ctx, object)).To(Succeed())
+				cluster.Admin.Updates(ctx, object)
 			}
 		}
 		By("before it is the turn of the templates of a new namespace")
@@ -337,7 +337,7 @@ var _ = DescribeTable("An object of an earlier namespace that is restored is ado
 			Initializer(first, v1alpha1.InitializerSettings{NamespaceSelector: &v1alpha1.NamespaceSelector{
 				MatchLabels: map[string]v1alpha1.LabelValue{"first": "true"},
 			}}).Initializers(v1alpha1.TemplatesInitializer).Obj()
-		Expect(cluster.Admin.Create(ctx, configuration)).To(Succeed())
+		cluster.Admin.Creates(ctx, configuration)
 		DeferCleanup(func(ctx context.Context) { Expect(cluster.Admin.Delete(ctx, configuration)).To(Succeed()) })
 		namespace := selectedBy(created.Name)
 		namespace.Labels["first"] = "true"
@@ -346,21 +346,21 @@ var _ = DescribeTable("An object of an earlier namespace that is restored is ado
 			g.Expect(framework.PendingOf(namespace)).To(HavePrefix(first))
 		}).WithContext(ctx).Should(Succeed())
 		namespace = wrappers.MakeNamespace(namespace.Name).Label("kind", created.Name).Label("first", "true").Obj()
-		Expect(creator.Create(ctx, namespace)).To(Succeed())
+		creator.Creates(ctx, namespace)
 		restore(namespace, "a")
 		cluster.Finish(ctx, namespace.Name)
 		expectInitialized(ctx, namespace)
 		recorded := expectRecorded(ctx, namespace, created.Name)
 		By("in an initialized namespace that is selected afterwards")
-		initialized := createAs(ctx, cluster.Admin, selectedBy("other"))
+		initialized := framework.CreateAs(ctx, cluster.Admin, selectedBy("other"))
 		restore(initialized, "a")
-		patchNamespace(ctx, initialized, `{"metadata":{"labels":{"kind":"`+created.Name+`"}}}`)
+		cluster.Admin.Patches(ctx, initialized.DeepCopy(), `{"metadata":{"labels":{"kind":"`+created.Name+`"}}}`)
 		Expect(expectRecorded(ctx, initialized, created.Name).IsAdopted).To(BeTrue())
 		Expect(recorded.IsAdopted).To(BeTrue())
 		By("unless a field of the template has another value")
-		different := createAs(ctx, cluster.Admin, selectedBy("other"))
+		different := framework.CreateAs(ctx, cluster.Admin, selectedBy("other"))
 		restore(different, "b")
-		patchNamespace(ctx, different, `{"metadata":{"labels":{"kind":"`+created.Name+`"}}}`)
+		cluster.Admin.Patches(ctx, different.DeepCopy(), `{"metadata":{"labels":{"kind":"`+created.Name+`"}}}`)
 		if tool.keepsManagedFields {
 			// The operator is the only manager of the field, as after a change by the operator itself.
 			expectValue(ctx, different, "config", "a")
@@ -394,7 +394,7 @@ var _ = Describe("The record of the objects in a namespace", func() {
 		changed := strings.Replace(record, `"objects"`, `"version":2,"objects"`, 1)
 		text, err := json.Marshal(changed)
 		Expect(err).NotTo(HaveOccurred())
-		patchNamespace(ctx, namespace, `{"metadata":{"annotations":{"`+v1alpha1.AnnotationAppliedTemplates+`":`+string(text)+`}}}`)
+		cluster.Admin.Patches(ctx, namespace.DeepCopy(), `{"metadata":{"annotations":{"`+v1alpha1.AnnotationAppliedTemplates+`":`+string(text)+`}}}`)
 		_, err = template.ParseRecord(cluster.GetNamespace(Default, ctx, namespace.Name))
 		Expect(err).To(MatchError(ContainSubstring("unknown form")))
 
@@ -409,7 +409,7 @@ var _ = Describe("The record of the objects in a namespace", func() {
 		By("repairing it")
 		text, err = json.Marshal(record)
 		Expect(err).NotTo(HaveOccurred())
-		patchNamespace(ctx, namespace, `{"metadata":{"annotations":{"`+v1alpha1.AnnotationAppliedTemplates+`":`+string(text)+`}}}`)
+		cluster.Admin.Patches(ctx, namespace.DeepCopy(), `{"metadata":{"annotations":{"`+v1alpha1.AnnotationAppliedTemplates+`":`+string(text)+`}}}`)
 		Eventually(objectsOf).WithContext(ctx).WithArguments(namespace).
 			Should(And(HaveLen(1), HaveKey("ConfigMap/other")))
 	})

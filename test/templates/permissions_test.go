@@ -128,7 +128,7 @@ func newAuthorizer(ctx context.Context) *authorization.Authorizer {
 	Expect(err).NotTo(HaveOccurred())
 	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(server))
 	return &authorization.Authorizer{
-		Client: framework.NewClient(config), ServiceAccounts: cluster.Admin.Client,
+		Client: framework.NewUser(config), ServiceAccounts: cluster.Admin.Client,
 		DryRunner: &execute.Writer{
 			Config: config, Kinds: &observe.Kinds{Mapper: mapper, Discovery: server, Clock: clock.RealClock{}},
 			DryRuns: dryrun.New(contentrole.IsAggregated(cluster.Admin)), SystemNamespace: controlplane.SystemNamespace,
@@ -143,7 +143,7 @@ func expectEachRequired(
 ) {
 	GinkgoHelper()
 	rules := rulesOf(role)
-	Expect(cluster.Admin.Get(ctx, client.ObjectKeyFromObject(role), role)).To(Succeed())
+	cluster.Admin.Reads(ctx, role)
 	complete := *rules
 	var single []rbacv1.PolicyRule
 	for _, rule := range complete {
@@ -157,14 +157,14 @@ func expectEachRequired(
 	}
 	for i, removed := range single {
 		*rules = slices.Delete(slices.Clone(single), i, i+1)
-		Expect(cluster.Admin.Update(ctx, role)).To(Succeed())
+		cluster.Admin.Updates(ctx, role)
 		Eventually(func() metav1.ConditionStatus {
 			result := authorizer.Check(ctx, current, true)
 			return result.Status()
 		}).WithContext(ctx).ShouldNot(Equal(metav1.ConditionTrue), "%s %v", role.GetName(), removed)
 	}
 	*rules = complete
-	Expect(cluster.Admin.Update(ctx, role)).To(Succeed())
+	cluster.Admin.Updates(ctx, role)
 	Eventually(func() string {
 		result := authorizer.Check(ctx, current, true)
 		return string(result.Status()) + result.Message(current.Name)
@@ -227,10 +227,10 @@ var _ = Describe("The permissions that the condition Authorized prints", func() 
 	)
 
 	It("are sufficient, and each is necessary, for custom kinds", func(ctx context.Context) {
-		admin := framework.NewClient(cluster.Admin.Config, apiextensionsv1.AddToScheme)
-		Expect(admin.Create(ctx, definition("Gadget", apiextensionsv1.NamespaceScoped))).To(Succeed())
+		admin := framework.NewUser(cluster.Admin.Config, apiextensionsv1.AddToScheme)
+		admin.Creates(ctx, definition("Gadget", apiextensionsv1.NamespaceScoped))
 		DeferCleanup(func(ctx context.Context) {
-			Expect(admin.Delete(ctx, definition("Gadget", ""))).To(Succeed())
+			admin.Deletes(ctx, definition("Gadget", ""))
 		})
 		expectPrintedSufficient(ctx, objects(objectNamed("gadget",
 			`{"apiVersion":"test.example.com/v1","kind":"Gadget","metadata":{"name":"gadget"}}`)))
@@ -349,13 +349,13 @@ var _ = Describe("The condition Authorized", func() {
 			func(spec *v1alpha1.NamespaceTemplateSpec) { spec.ServiceAccountName = account })
 		createInitialized(ctx, selectedBy(current.Name))
 		expectCondition(ctx, current.Name, v1alpha1.ConditionAuthorized, metav1.ConditionTrue)
-		Expect(cluster.Admin.Delete(ctx, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}})).To(Succeed())
+		cluster.Admin.Deletes(ctx, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}})
 		authorizer := newAuthorizer(ctx)
 		Eventually(func() metav1.ConditionStatus {
 			result := authorizer.Check(ctx, current, true)
 			return result.Status()
 		}).WithContext(ctx).Should(Equal(metav1.ConditionFalse))
-		namespace := createAs(ctx, creator, selectedBy(current.Name))
+		namespace := framework.CreateAs(ctx, creator, selectedBy(current.Name))
 		expectWaiting(ctx, namespace, "Forbidden")
 		expectCondition(ctx, current.Name, v1alpha1.ConditionAuthorized, metav1.ConditionFalse, "create configmaps")
 	})

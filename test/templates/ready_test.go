@@ -88,7 +88,7 @@ var _ = Describe("The readiness of a template", func() {
 		created := newTemplate(framework.Unique("ready"), only("config", configMap("config", "a")),
 			func(spec *v1alpha1.NamespaceTemplateSpec) { spec.Scope = v1alpha1.ScopeAllNamespaces })
 		for range total {
-			Expect(creator.Create(ctx, selectedBy(created.Name))).To(Succeed())
+			creator.Creates(ctx, selectedBy(created.Name))
 		}
 		By("a new template for existing namespaces")
 		create(ctx, created)
@@ -141,7 +141,7 @@ var _ = Describe("The readiness of a template", func() {
 		By("a namespace that waits until its quota is counted")
 		resume := intercepted.pause("resourcequotas")
 		DeferCleanup(resume)
-		waiting := createAs(ctx, creator, selectedBy(created.Name))
+		waiting := framework.CreateAs(ctx, creator, selectedBy(created.Name))
 		expectWaiting(ctx, waiting, "QuotaNotCounted")
 		expectStillReady()
 		Expect(cluster.Admin.Get(ctx, client.ObjectKeyFromObject(created), current)).To(Succeed())
@@ -172,7 +172,7 @@ var _ = Describe("The readiness of a template", func() {
 		}
 		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": labels}})
 		Expect(err).NotTo(HaveOccurred())
-		patchNamespace(ctx, namespace, string(patch))
+		cluster.Admin.Patches(ctx, namespace.DeepCopy(), string(patch))
 		Eventually(func(g Gomega) {
 			g.Expect(cluster.Admin.Get(ctx, client.ObjectKeyFromObject(created), current)).To(Succeed())
 			g.Expect(current.Status.Failures).To(ContainElement(HaveField("Reason", "InputTooLarge")))

@@ -72,11 +72,11 @@ func createBefore(
 ) (*v1alpha1.NamespaceTemplate, *corev1.Namespace) {
 	GinkgoHelper()
 	template := newTemplate(framework.Unique("immutable"), append(changes, only("team", manifest), withPrune)...)
-	namespace := createAs(ctx, cluster.Admin, selectedBy(template.Name))
+	namespace := framework.CreateAs(ctx, cluster.Admin, selectedBy(template.Name))
 	object := &unstructured.Unstructured{}
 	Expect(object.UnmarshalJSON([]byte(manifest))).To(Succeed())
 	object.SetNamespace(namespace.Name)
-	Expect(cluster.Admin.Create(ctx, object)).To(Succeed())
+	cluster.Admin.Creates(ctx, object)
 	create(ctx, template)
 	Expect(expectRecorded(ctx, namespace, template.Name).IsAdopted).To(BeTrue())
 	return template, namespace
@@ -128,15 +128,15 @@ var _ = Describe("A change that the API server does not permit for an existing o
 			ObjectMeta: metav1.ObjectMeta{Namespace: controlplane.SourceNamespace, Name: "team"},
 			Data:       map[string][]byte{"username": []byte("a"), "password": []byte("a")},
 		}
-		Expect(cluster.Admin.Create(ctx, source)).To(Succeed())
+		cluster.Admin.Creates(ctx, source)
 		DeferCleanup(func(ctx context.Context) { Expect(cluster.Admin.Delete(ctx, source)).To(Succeed()) })
 		_, namespace := createSelecting(ctx, "copy", func(spec *v1alpha1.NamespaceTemplateSpec) {
 			spec.Objects = []v1alpha1.TemplateObject{{Name: "team", SourceRef: &v1alpha1.TemplateSourceReference{Kind: "Secret", Name: source.Name}}}
 		})
-		Expect(cluster.Admin.Delete(ctx, source)).To(Succeed())
+		cluster.Admin.Deletes(ctx, source)
 		source.ResourceVersion, source.UID, source.Type = "", "", corev1.SecretTypeBasicAuth
 		source.Data["password"] = []byte("new")
-		Expect(cluster.Admin.Create(ctx, source)).To(Succeed())
+		cluster.Admin.Creates(ctx, source)
 		Eventually(func(g Gomega) {
 			copied := &corev1.Secret{}
 			g.Expect(cluster.Admin.Get(ctx, client.ObjectKey{Namespace: namespace.Name, Name: "team"}, copied)).To(Succeed())
@@ -158,7 +158,7 @@ var _ = Describe("A change that the API server does not permit for an existing o
 		Expect(current).To(Equal(uid))
 		By("the deletion by a user, as the message says")
 		binding := get(ctx, old, "team", &rbacv1.RoleBinding{})
-		Expect(cluster.Admin.Delete(ctx, binding)).To(Succeed())
+		cluster.Admin.Deletes(ctx, binding)
 		expectCondition(ctx, template.Name, v1alpha1.ConditionProgressing, metav1.ConditionFalse, "All 2")
 		role, _ = valueOf(Default, ctx, old, roleBindings, "roleRef", "name")
 		Expect(role).To(Equal("view"))
@@ -166,9 +166,9 @@ var _ = Describe("A change that the API server does not permit for an existing o
 
 	It("is reported if the ServiceAccount may not delete objects, and reaches new namespaces", func(ctx context.Context) {
 		name := framework.Unique("cautious")
-		Expect(cluster.Admin.Create(ctx, &corev1.ServiceAccount{
+		cluster.Admin.Creates(ctx, &corev1.ServiceAccount{
 			ObjectMeta: metav1.ObjectMeta{Namespace: controlplane.SystemNamespace, Name: name},
-		})).To(Succeed())
+		})
 		cluster.Bind(ctx, name, []rbacv1.PolicyRule{
 			{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{v1alpha1.VerbProvision}},
 			{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"create", "patch"}},
@@ -208,7 +208,7 @@ var _ = Describe("An object that the operator may replace", func() {
 		quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: hostile.Name, Name: "full"}, Spec: corev1.ResourceQuotaSpec{
 			Hard: corev1.ResourceList{"count/rolebindings.rbac.authorization.k8s.io": resource.MustParse("1")},
 		}}
-		Expect(cluster.Admin.Create(ctx, quota)).To(Succeed())
+		cluster.Admin.Creates(ctx, quota)
 		Eventually(func(g Gomega) {
 			g.Expect(cluster.Admin.Get(ctx, client.ObjectKeyFromObject(quota), quota)).To(Succeed())
 			g.Expect(quota.Status.Used).NotTo(BeEmpty())
@@ -269,10 +269,10 @@ func definition(kind string, scope apiextensionsv1.ResourceScope) *apiextensions
 
 var _ = Describe("A kind of object", func() {
 	It("can appear, disappear, reappear, and change its scope", func(ctx context.Context) {
-		admin := framework.NewClient(cluster.Admin.Config, apiextensionsv1.AddToScheme)
+		admin := framework.NewUser(cluster.Admin.Config, apiextensionsv1.AddToScheme)
 		const kind = "Widget"
 		install := func(scope apiextensionsv1.ResourceScope) {
-			Expect(admin.Create(ctx, definition(kind, scope))).To(Succeed())
+			admin.Creates(ctx, definition(kind, scope))
 		}
 		uninstall := func(ctx context.Context) {
 			object := definition(kind, "")
@@ -294,7 +294,7 @@ var _ = Describe("A kind of object", func() {
 		key := client.ObjectKey{Namespace: namespace.Name, Name: "widget"}
 
 		By("a kind that does not exist yet")
-		Expect(creator.Create(ctx, namespace)).To(Succeed())
+		creator.Creates(ctx, namespace)
 		expectWaiting(ctx, namespace, "KindNotFound", `"widget"`, "Widget")
 		install(apiextensionsv1.NamespaceScoped)
 		Eventually(func(g Gomega) {
@@ -308,7 +308,7 @@ var _ = Describe("A kind of object", func() {
 		config := getConfig(ctx, namespace, "config")
 		uninstall(ctx)
 		expectCondition(ctx, template.Name, v1alpha1.ConditionProgressing, metav1.ConditionTrue, "1 failed")
-		Expect(cluster.Admin.Delete(ctx, config.DeepCopy())).To(Succeed())
+		cluster.Admin.Deletes(ctx, config.DeepCopy())
 		expectValue(ctx, namespace, "config", "a")
 
 		By("a kind that reappears")
@@ -362,7 +362,7 @@ var _ = Describe("Hostile namespaces", func() {
 		Expect(objectsOf(ctx, namespace)).To(HaveLen(128))
 		large := selectedBy(template.Name)
 		large.Annotations = map[string]string{"input": strings.Repeat("x", 4096)}
-		Expect(creator.Create(ctx, large)).To(Succeed())
+		creator.Creates(ctx, large)
 		expectWaiting(ctx, large, "OutputTooLarge", "config-")
 		Expect(objectsOf(ctx, large)).To(BeEmpty())
 	})
@@ -372,11 +372,11 @@ var _ = Describe("Hostile namespaces", func() {
 			func(spec *v1alpha1.NamespaceTemplateSpec) { spec.Scope = v1alpha1.ScopeAllNamespaces })
 		namespace := wrappers.MakeNamespace(framework.Unique("ns")).Obj()
 		namespace.Annotations = map[string]string{"input": strings.Repeat("x", 256<<10-10)}
-		Expect(cluster.Admin.Create(ctx, namespace)).To(Succeed())
+		cluster.Admin.Creates(ctx, namespace)
 		DeferCleanup(restoreManager)
 		intercepted := restartManager(ctx, nil)
 		create(ctx, template)
-		patchNamespace(ctx, namespace, `{"metadata":{"labels":{"kind":"`+template.Name+`"}}}`)
+		cluster.Admin.Patches(ctx, namespace.DeepCopy(), `{"metadata":{"labels":{"kind":"`+template.Name+`"}}}`)
 		expectValue(ctx, namespace, "config", "a")
 		expectEvents(ctx, namespace, "TemplateNotRecorded")
 		write := "PATCH /api/v1/namespaces/" + namespace.Name + "/status?"

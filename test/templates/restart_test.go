@@ -65,7 +65,7 @@ var _ = Describe("A restarted operator", func() {
 		namespaces := make([]*corev1.Namespace, 8)
 		for i := range namespaces {
 			namespaces[i] = selectedBy(template.Name)
-			Expect(creator.Create(ctx, namespaces[i])).To(Succeed())
+			creator.Creates(ctx, namespaces[i])
 		}
 		for _, namespace := range namespaces {
 			expectInitialized(ctx, namespace)
@@ -102,7 +102,7 @@ var _ = Describe("A restarted operator", func() {
 		Expect(versions()).To(Equal(before))
 		By("an unrelated label")
 		for _, namespace := range namespaces {
-			patchNamespace(ctx, namespace, `{"metadata":{"labels":{"unrelated":"x"}}}`)
+			cluster.Admin.Patches(ctx, namespace.DeepCopy(), `{"metadata":{"labels":{"unrelated":"x"}}}`)
 		}
 		intercepted.sent()
 		touched := versions()
@@ -133,7 +133,7 @@ var _ = Describe("A restarted operator", func() {
 					}
 					return notSent
 				})
-				Expect(creator.Create(ctx, namespace)).To(Succeed())
+				creator.Creates(ctx, namespace)
 				Eventually(killed).WithContext(ctx).Should(BeClosed())
 				restartManager(ctx, nil)
 				expectInitialized(ctx, namespace)
@@ -154,7 +154,7 @@ var _ = Describe("A restarted operator", func() {
 	It("does not delete objects that existed before, if it stopped before it recorded them", func(ctx context.Context) {
 		created := newTemplate(framework.Unique("adopted"), only("config", configMap("config", "a")),
 			func(spec *v1alpha1.NamespaceTemplateSpec) { spec.Scope = v1alpha1.ScopeAllNamespaces })
-		namespace := createAs(ctx, cluster.Admin, selectedBy(created.Name))
+		namespace := framework.CreateAs(ctx, cluster.Admin, selectedBy(created.Name))
 		existing := newConfig(namespace.Name, "config", "a")
 		Expect(cluster.Admin.Create(ctx, existing, client.FieldOwner("earlier"))).To(Succeed())
 		applied := make(chan struct{})
@@ -181,7 +181,7 @@ var _ = Describe("A restarted operator", func() {
 
 	It("restores an object without a conflict, however often the record of it fails", func(ctx context.Context) {
 		created := createTemplate(ctx, "unrecorded", only("config", configMap("config", "a")))
-		namespace := createAs(ctx, creator, selectedBy(created.Name))
+		namespace := framework.CreateAs(ctx, creator, selectedBy(created.Name))
 		expectInitialized(ctx, namespace)
 		var failures atomic.Int32
 		restartManager(ctx, func(request *http.Request) fault {
@@ -192,7 +192,7 @@ var _ = Describe("A restarted operator", func() {
 			return noFault
 		})
 		deleted := getConfig(ctx, namespace, "config")
-		Expect(cluster.Admin.Delete(ctx, deleted)).To(Succeed())
+		cluster.Admin.Deletes(ctx, deleted)
 		Eventually(func(g Gomega) {
 			g.Expect(cluster.Admin.Get(ctx, client.ObjectKeyFromObject(namespace), namespace)).To(Succeed())
 			state, err := template.ParseRecord(namespace)
@@ -234,16 +234,16 @@ var _ = Describe("A namespace that is recreated while its objects are applied", 
 				close(held)
 				<-release
 			}))
-			old := createAs(ctx, creator, wrappers.MakeNamespace(name).Label("kind", template.Name).Obj())
+			old := framework.CreateAs(ctx, creator, wrappers.MakeNamespace(name).Label("kind", template.Name).Obj())
 			Eventually(held).WithContext(ctx).Should(BeClosed())
-			Expect(creator.Delete(ctx, old)).To(Succeed())
+			creator.Deletes(ctx, old)
 			framework.ExpectDeleted(ctx, cluster.Admin, old)
 			recreated := wrappers.MakeNamespace(name)
 			if isSelected {
 				recreated.Label("kind", template.Name).Annotation(v1alpha1.PrefixParameter+"size", "l")
 			}
 			namespace := recreated.Obj()
-			Expect(creator.Create(ctx, namespace)).To(Succeed())
+			creator.Creates(ctx, namespace)
 			close(release)
 			expectInitialized(ctx, namespace)
 			if isSelected {
@@ -306,7 +306,7 @@ var _ = Describe("A stale cache", func() {
 		},
 		Entry("of a namespace that is selected again", "/api/v1/namespaces/", "namespaces", relabel,
 			func(ctx context.Context, template string, namespace *corev1.Namespace) {
-				patchNamespace(ctx, namespace, `{"metadata":{"labels":{"kind":"`+template+`"}}}`)
+				cluster.Admin.Patches(ctx, namespace.DeepCopy(), `{"metadata":{"labels":{"kind":"`+template+`"}}}`)
 			}),
 		Entry("of a template that contains them again", "/apis/nslifecycle.dev/v1alpha1/namespacetemplates/",
 			"namespacetemplates",
@@ -366,15 +366,15 @@ var _ = Describe("An object of another owner that prevents an object of a templa
 		intercepted := restartManager(ctx, nil)
 		template := newTemplate(framework.Unique("blocked"), only("config", configMap("config", "ours")),
 			func(spec *v1alpha1.NamespaceTemplateSpec) { spec.Scope = v1alpha1.ScopeAllNamespaces })
-		namespace := createAs(ctx, cluster.Admin, selectedBy(template.Name))
-		blocking := createAs(ctx, cluster.Admin, newConfig(namespace.Name, "config", "theirs"))
+		namespace := framework.CreateAs(ctx, cluster.Admin, selectedBy(template.Name))
+		blocking := framework.CreateAs(ctx, cluster.Admin, newConfig(namespace.Name, "config", "theirs"))
 		create(ctx, template)
 		attempts := 0
 		Eventually(func() int {
 			attempts += countContaining(intercepted.sent(), "/namespaces/"+namespace.Name+"/configmaps/config")
 			return attempts
 		}).WithContext(ctx).Should(BeNumerically(">=", 13))
-		Expect(cluster.Admin.Delete(ctx, blocking)).To(Succeed())
+		cluster.Admin.Deletes(ctx, blocking)
 		deleted := time.Now()
 		expectValue(ctx, namespace, "config", "ours")
 		Expect(time.Since(deleted)).To(BeNumerically("<", 15*time.Second))

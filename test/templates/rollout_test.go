@@ -50,7 +50,7 @@ var _ = Describe("The rollout of a changed template", func() {
 				namespace.Label("tier", "dev")
 			}
 			namespaces = append(namespaces, namespace.Obj())
-			Expect(creator.Create(ctx, namespaces[i])).To(Succeed())
+			creator.Creates(ctx, namespaces[i])
 		}
 		for _, namespace := range namespaces {
 			expectInitialized(ctx, namespace)
@@ -101,7 +101,7 @@ var _ = Describe("The rollout of a changed template", func() {
 				old = namespace
 			}
 		}
-		Expect(cluster.Admin.Delete(ctx, getConfig(ctx, old, "config"))).To(Succeed())
+		cluster.Admin.Deletes(ctx, getConfig(ctx, old, "config"))
 		expectValue(ctx, old, "config", "a")
 		By("the return to the stored revision")
 		revisions := &appsv1.ControllerRevisionList{}
@@ -126,7 +126,7 @@ var _ = Describe("The rollout of a changed template", func() {
 			return noFault
 		})
 		create(ctx, created)
-		namespace := createAs(ctx, creator, selectedBy(created.Name))
+		namespace := framework.CreateAs(ctx, creator, selectedBy(created.Name))
 		Eventually(rejected).WithContext(ctx).Should(BeClosed())
 		Consistently(objectsOf).WithContext(ctx).WithArguments(ctx, namespace).WithTimeout(2 * time.Second).Should(BeEmpty())
 		restartManager(ctx, nil)
@@ -174,7 +174,7 @@ var _ = Describe("The rollout of a changed template", func() {
 		updated := getTemplate(Default, ctx, template.Name).Status.CanariesUpdatedTime
 		By("a new canary, while the operator restarts")
 		cluster.StopManager()
-		patchNamespace(ctx, namespaces[1], `{"metadata":{"labels":{"tier":"dev"}}}`)
+		cluster.Admin.Patches(ctx, namespaces[1].DeepCopy(), `{"metadata":{"labels":{"tier":"dev"}}}`)
 		cluster.StartManager(ctx)
 		Eventually(values).WithContext(ctx).WithArguments(ctx).Should(Equal(map[string]int{"a": 1, "b": 2}))
 		By("a pause, during which the time passes")
@@ -208,7 +208,7 @@ var _ = Describe("The rollout of a changed template", func() {
 		Consistently(failures).WithContext(ctx).WithTimeout(3 * time.Second).Should(Equal(2))
 		Expect(values(ctx)).To(Equal(map[string]int{"a": 4}))
 		for _, namespace := range namespaces {
-			patchNamespace(ctx, namespace, `{"metadata":{"labels":{"team":"b"}}}`)
+			cluster.Admin.Patches(ctx, namespace.DeepCopy(), `{"metadata":{"labels":{"team":"b"}}}`)
 		}
 		Eventually(values).WithContext(ctx).WithArguments(ctx).Should(Equal(map[string]int{"b": 4}))
 	})
@@ -222,7 +222,7 @@ var _ = Describe("The rollout of a changed template", func() {
 		start(ctx, 3, 1, func(spec *v1alpha1.NamespaceTemplateSpec) { spec.Rollout.CanarySelector = dev })
 		waiting := wrappers.MakeNamespace(framework.Unique("ns")).Label("kind", template.Name).
 			Label("tier", "dev").Label("slow", "true").Obj()
-		Expect(creator.Create(ctx, waiting)).To(Succeed())
+		creator.Creates(ctx, waiting)
 		Eventually(func(g Gomega) {
 			g.Expect(framework.PendingOf(cluster.GetNamespace(g, ctx, waiting.Name))).To(Equal(name + ".test.example.com"))
 		}).WithContext(ctx).Should(Succeed())
@@ -266,7 +266,7 @@ var _ = Describe("The rollout of a changed template", func() {
 			Consistently(values).WithContext(ctx).WithArguments(ctx).Should(Equal(want))
 			fresh := createInitialized(ctx, selectedBy(template.Name))
 			expectValue(ctx, fresh, "config", value)
-			Expect(cluster.Admin.Delete(ctx, fresh)).To(Succeed())
+			cluster.Admin.Deletes(ctx, fresh)
 			framework.ExpectDeleted(ctx, cluster.Admin, fresh)
 		}
 		for _, isStopped := range []bool{false, true} {
@@ -303,7 +303,7 @@ var _ = Describe("The rollout of a changed template", func() {
 		fresh, existing := selectedBy(template.Name), wrappers.MakeNamespace(framework.Unique("ns")).Obj()
 		createInitialized(ctx, fresh)
 		createInitialized(ctx, existing)
-		patchNamespace(ctx, existing, `{"metadata":{"labels":{"kind":"`+template.Name+`"}}}`)
+		cluster.Admin.Patches(ctx, existing.DeepCopy(), `{"metadata":{"labels":{"kind":"`+template.Name+`"}}}`)
 		expectValue(ctx, fresh, "config", "a")
 		expectValue(ctx, existing, "config", "a")
 		Expect(values(ctx)).To(Equal(map[string]int{"a": 5}))
@@ -321,7 +321,7 @@ var _ = Describe("The rollout to a large namespace", func() {
 	// fill makes a Namespace too large for the cache.
 	fill := func(ctx context.Context, ns *corev1.Namespace) {
 		GinkgoHelper()
-		patchNamespace(ctx, ns, fmt.Sprintf(`{"metadata":{"annotations":{"fill":%q}}}`, strings.Repeat("x", 17<<10)))
+		cluster.Admin.Patches(ctx, ns.DeepCopy(), fmt.Sprintf(`{"metadata":{"annotations":{"fill":%q}}}`, strings.Repeat("x", 17<<10)))
 	}
 	It("does not wait for it as a canary, which it is not", func(ctx context.Context) {
 		template := createTemplate(ctx, "canary", only("config", configMap("config", "a")),
@@ -372,12 +372,12 @@ var _ = Describe("The rollout to a large namespace", func() {
 		createInitialized(ctx, hostile)
 		createInitialized(ctx, other)
 		config := getConfig(ctx, hostile, "config")
-		mergePatch(ctx, config, `{"metadata":{"finalizers":["test.example.com/keep"]}}`)
+		cluster.Admin.Patches(ctx, config, `{"metadata":{"finalizers":["test.example.com/keep"]}}`)
 		DeferCleanup(func(ctx context.Context) {
-			mergePatch(ctx, config, `{"metadata":{"finalizers":null}}`)
+			cluster.Admin.Patches(ctx, config, `{"metadata":{"finalizers":null}}`)
 		})
 		fill(ctx, hostile)
-		patchNamespace(ctx, hostile, `{"metadata":{"labels":{"kind":null}}}`)
+		cluster.Admin.Patches(ctx, hostile.DeepCopy(), `{"metadata":{"labels":{"kind":null}}}`)
 		Eventually(func(g Gomega) {
 			g.Expect(getConfig(ctx, hostile, "config").DeletionTimestamp).NotTo(BeNil())
 		}).WithContext(ctx).Should(Succeed())

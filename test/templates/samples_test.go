@@ -67,17 +67,17 @@ var _ = Describe("The samples in config/samples/templates", func() {
 	It("copy a pull secret to new and existing namespaces, and make the default ServiceAccount use it", func(ctx context.Context) {
 		source := createPullSecret(ctx)
 		existing := createInitialized(ctx, wrappers.MakeNamespace(framework.Unique("existing")).Obj())
-		Expect(cluster.Admin.Create(ctx, &corev1.ServiceAccount{
+		cluster.Admin.Creates(ctx, &corev1.ServiceAccount{
 			ObjectMeta:       metav1.ObjectMeta{Namespace: existing.Name, Name: "default"},
 			ImagePullSecrets: []corev1.LocalObjectReference{{Name: "other"}},
-		})).To(Succeed())
+		})
 
 		applySample(ctx, "pull-secret")
 		grantPermissions(ctx, "pull-secret")
 		waitUntilSelected(ctx, "pull-secret", wrappers.MakeNamespace("probe").Obj())
 		namespace := createInitialized(ctx, wrappers.MakeNamespace(framework.Unique("ns")).Obj())
 		source.Data[corev1.DockerConfigJsonKey] = []byte(`{"auths":{"registry.example.com":{}}}`)
-		Expect(cluster.Admin.Update(ctx, source)).To(Succeed())
+		cluster.Admin.Updates(ctx, source)
 		for _, name := range []string{namespace.Name, existing.Name} {
 			Eventually(func(g Gomega) {
 				var account corev1.ServiceAccount
@@ -111,7 +111,7 @@ var _ = Describe("The samples in config/samples/templates", func() {
 			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "use-template-sized"},
 			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: alice}},
 		}
-		Expect(cluster.Admin.Create(ctx, binding)).To(Succeed())
+		cluster.Admin.Creates(ctx, binding)
 		DeferCleanup(func(ctx context.Context) { Expect(cluster.Admin.Delete(ctx, binding)).To(Succeed()) })
 		Eventually(func() error { return creator.Create(ctx, sized(""), client.DryRunAll) }).WithContext(ctx).Should(Succeed())
 		Expect(creator.Create(ctx, sized("huge"), client.DryRunAll)).
@@ -146,7 +146,7 @@ var _ = Describe("The ServiceAccount of config/provisioner", func() {
 		for _, role := range []string{"view", "edit", "admin"} {
 			bind(role)
 		}
-		Expect(cluster.Admin.Create(ctx, template)).To(Succeed())
+		cluster.Admin.Creates(ctx, template)
 		DeferCleanup(waitUntilUnselected, template.Name)
 		expectCondition(ctx, template.Name, v1alpha1.ConditionAuthorized, metav1.ConditionTrue)
 
@@ -190,7 +190,7 @@ var _ = Describe("The ServiceAccount of config/provisioner", func() {
 				Objects:            []v1alpha1.TemplateObject{objectNamed("limits", `{"apiVersion":"v1","kind":"LimitRange","metadata":{"name":"a"}}`)},
 			},
 		}
-		Expect(cluster.Admin.Create(ctx, template)).To(Succeed())
+		cluster.Admin.Creates(ctx, template)
 		selected := func(name string) *corev1.Namespace {
 			return wrappers.MakeNamespace(name).Label(v1alpha1.LabelTemplate, template.Name).Obj()
 		}
@@ -202,7 +202,7 @@ var _ = Describe("The ServiceAccount of config/provisioner", func() {
 				ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: other},
 				RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "view"},
 			}
-			Expect(cluster.Admin.Create(ctx, binding)).To(Succeed())
+			cluster.Admin.Creates(ctx, binding)
 			DeferCleanup(func(ctx context.Context) { Expect(cluster.Admin.Delete(ctx, binding)).To(Succeed()) })
 		}
 
@@ -253,7 +253,7 @@ func createPullSecret(ctx context.Context) *corev1.Secret {
 		Type:       corev1.SecretTypeDockerConfigJson,
 		Data:       map[string][]byte{corev1.DockerConfigJsonKey: []byte(`{"auths":{}}`)},
 	}
-	Expect(cluster.Admin.Create(ctx, secret)).To(Succeed())
+	cluster.Admin.Creates(ctx, secret)
 	DeferCleanup(func(ctx context.Context) { Expect(cluster.Admin.Delete(ctx, secret)).To(Succeed()) })
 	return secret
 }
@@ -274,7 +274,7 @@ func applyProvisioner(ctx context.Context) {
 func grantPermissions(ctx context.Context, name string) {
 	GinkgoHelper()
 	for _, object := range cluster.TemplatePermissions(ctx, name) {
-		Expect(cluster.Admin.Create(ctx, object)).To(Succeed())
+		cluster.Admin.Creates(ctx, object)
 		DeferCleanup(func(ctx context.Context) {
 			Expect(client.IgnoreNotFound(cluster.Admin.Delete(ctx, object))).To(Succeed())
 		})
@@ -341,12 +341,12 @@ var _ = DescribeTable("The template in config/samples/migration adopts existing 
 		createInitialized(ctx, old)
 		existing.SetNamespace(old.Name)
 		existing.SetLabels(map[string]string{"example.com/managed-by": "other-controller"})
-		Expect(cluster.Admin.Create(ctx, existing)).To(Succeed())
+		cluster.Admin.Creates(ctx, existing)
 
-		Expect(cluster.Admin.Create(ctx, template)).To(Succeed())
+		cluster.Admin.Creates(ctx, template)
 		grantPermissions(ctx, template.Name)
 		waitUntilSelected(ctx, template.Name, labeled("probe"))
-		Expect(cluster.Admin.Get(ctx, client.ObjectKeyFromObject(template), template)).To(Succeed())
+		cluster.Admin.Reads(ctx, template)
 		added := labeled(framework.Unique("ns"))
 		createInitialized(ctx, added)
 		uid := existing.GetUID()

@@ -126,7 +126,7 @@ func developers() {
 			Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "carol"}},
 		}
 		teammate.Namespace, teammate.Name = namespace.Name, "teammate"
-		Expect(alice.Create(ctx, teammate)).To(Succeed())
+		alice.Creates(ctx, teammate)
 
 		By("changing neither the quota nor the binding, although administrators can")
 		binding := &rbacv1.RoleBinding{}
@@ -157,14 +157,14 @@ func developers() {
 		}
 		fourth := sized(framework.Unique("shop"), "small")
 		fourth.Finalizers = []string{"test.example.com/hold"} // The spec reads the condition.
-		Expect(carol.Create(ctx, fourth)).To(Succeed())
+		carol.Creates(ctx, fourth)
 		Eventually(func(g Gomega) *corev1.Namespace {
 			g.Expect(carol.Get(ctx, client.ObjectKeyFromObject(fourth), fourth)).To(Succeed())
 			return fourth
 		}).WithContext(ctx).Should(HaveCondition(v1alpha1.ConditionInitializing, corev1.ConditionFalse,
 			v1alpha1.ReasonFailed, `user "`+name+`" has 3 namespaces with template "self-service", which permits 3`))
 
-		mergePatch(ctx, fourth, `{"metadata":{"finalizers":null}}`)
+		cluster.Admin.Patches(ctx, fourth, `{"metadata":{"finalizers":null}}`)
 		framework.ExpectDeleted(ctx, cluster.Admin, fourth)
 	})
 }

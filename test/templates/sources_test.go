@@ -53,7 +53,7 @@ var _ = Describe("The source of a copy", func() {
 	It("causes no writes if only its metadata changes, also while the operator is stopped", func(ctx context.Context) {
 		intercepted := restartManager(ctx, nil)
 		source := newSource("a")
-		Expect(cluster.Admin.Create(ctx, source)).To(Succeed())
+		cluster.Admin.Creates(ctx, source)
 		template := createTemplate(ctx, "touched", copying(source))
 		var namespaces []*corev1.Namespace
 		for range 3 {
@@ -69,8 +69,8 @@ var _ = Describe("The source of a copy", func() {
 			return versions
 		}
 		touch := func(value int) {
-			patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"refreshed":"%d"},"labels":{"refreshed":"%d"}}}`, value, value)
-			Expect(cluster.Admin.Patch(ctx, source.DeepCopy(), framework.MergePatch(patch))).To(Succeed())
+			patch := fmt.Sprintf(`{"metadata":{"annotations":{"refreshed":"%d"},"labels":{"refreshed":"%d"}}}`, value, value)
+			cluster.Admin.Patches(ctx, source.DeepCopy(), patch)
 		}
 		By("waiting for the last writes of the status")
 		Eventually(func() []string { return writes(intercepted.sent()) }).WithContext(ctx).MustPassRepeatedly(40).
@@ -90,7 +90,7 @@ var _ = Describe("The source of a copy", func() {
 		By("a change of the content")
 		source.Data["key"] = "b"
 		source.ResourceVersion = ""
-		Expect(cluster.Admin.Update(ctx, source)).To(Succeed())
+		cluster.Admin.Updates(ctx, source)
 		for _, namespace := range namespaces {
 			expectValue(ctx, namespace, source.Name, "b")
 		}
@@ -99,13 +99,13 @@ var _ = Describe("The source of a copy", func() {
 	It("is reported if it does not exist, and never copied from another namespace", func(ctx context.Context) {
 		source := newSource("a")
 		elsewhere := newConfig("default", source.Name, "theirs")
-		Expect(cluster.Admin.Create(ctx, elsewhere)).To(Succeed())
+		cluster.Admin.Creates(ctx, elsewhere)
 		DeferCleanup(func(ctx context.Context) { Expect(cluster.Admin.Delete(ctx, elsewhere)).To(Succeed()) })
 		template := createTemplate(ctx, "missing", copying(source))
 		expectReady(ctx, template.Name, metav1.ConditionFalse, v1alpha1.ReasonSourceNotFound)
-		namespace := createAs(ctx, creator, selectedBy(template.Name))
+		namespace := framework.CreateAs(ctx, creator, selectedBy(template.Name))
 		expectWaiting(ctx, namespace, v1alpha1.ReasonSourceNotFound)
-		Expect(cluster.Admin.Create(ctx, source)).To(Succeed())
+		cluster.Admin.Creates(ctx, source)
 		expectInitialized(ctx, namespace)
 		expectValue(ctx, namespace, source.Name, "a")
 		expectReady(ctx, template.Name, metav1.ConditionTrue, v1alpha1.ReasonUpToDate)
@@ -123,17 +123,17 @@ var _ = Describe("The source of a copy", func() {
 			spec.Objects = append(spec.Objects, objectNamed("config", configMap("config", "a")))
 		})
 		expectReady(ctx, template.Name, metav1.ConditionFalse, v1alpha1.ReasonSourceNotFound)
-		waiting := createAs(ctx, creator, selectedBy(template.Name))
+		waiting := framework.CreateAs(ctx, creator, selectedBy(template.Name))
 		expectWaiting(ctx, waiting, v1alpha1.ReasonSourceNotFound, "namespace", source.Namespace)
 		By("creating it as a user, who gets no permissions from templates")
 		created := wrappers.MakeNamespace(source.Namespace).Label("kind", template.Name).Obj()
-		Expect(creator.Create(ctx, created)).To(Succeed())
+		creator.Creates(ctx, created)
 		Expect(created.Annotations).NotTo(HaveKey(v1alpha1.AnnotationSelectedTemplates))
 		Expect(created.Labels).NotTo(HaveKey(v1alpha1.LabelInitializing))
 		for _, object := range sourceRole(source.Namespace) {
-			Expect(cluster.Admin.Create(ctx, object)).To(Succeed())
+			cluster.Admin.Creates(ctx, object)
 		}
-		Expect(cluster.Admin.Create(ctx, source)).To(Succeed())
+		cluster.Admin.Creates(ctx, source)
 		expectInitialized(ctx, waiting)
 		expectValue(ctx, waiting, source.Name, "a")
 		expectReady(ctx, template.Name, metav1.ConditionTrue, v1alpha1.ReasonUpToDate)
@@ -186,7 +186,7 @@ var _ = Describe("A user of a namespace", func() {
 	patch := func(ctx context.Context, name, patch string) {
 		GinkgoHelper()
 		config := getConfig(ctx, hostile, name)
-		Expect(cluster.Admin.Patch(ctx, config, framework.MergePatch(patch))).To(Succeed())
+		cluster.Admin.Patches(ctx, config, patch)
 	}
 	// expectReachedOthers waits until all other namespaces, also new ones, have the latest revision.
 	expectReachedOthers := func(ctx context.Context) {
@@ -214,7 +214,7 @@ var _ = Describe("A user of a namespace", func() {
 			size += len(key) + len(value)
 		}
 		space := 256<<10 - size - len("fill")
-		patchNamespace(ctx, hostile, fmt.Sprintf(`{"metadata":{"annotations":{"fill":%q}}}`, strings.Repeat("x", space)))
+		cluster.Admin.Patches(ctx, hostile.DeepCopy(), fmt.Sprintf(`{"metadata":{"annotations":{"fill":%q}}}`, strings.Repeat("x", space)))
 		change(ctx, template.Name, func(spec *v1alpha1.NamespaceTemplateSpec) {
 			three("b")(spec)
 			spec.Objects = append(spec.Objects, objectNamed("more", configMap("more", "b")), objectNamed("most", configMap("most", "b")))
@@ -224,7 +224,7 @@ var _ = Describe("A user of a namespace", func() {
 		expectEvents(ctx, hostile, "TemplateNotRecorded")
 		expectReachedOthers(ctx)
 		By("space for the record")
-		patchNamespace(ctx, hostile, `{"metadata":{"annotations":{"fill":null}}}`)
+		cluster.Admin.Patches(ctx, hostile.DeepCopy(), `{"metadata":{"annotations":{"fill":null}}}`)
 		expectCondition(ctx, template.Name, v1alpha1.ConditionProgressing, metav1.ConditionFalse, "All 3")
 	})
 
@@ -234,7 +234,7 @@ var _ = Describe("A user of a namespace", func() {
 			patch(ctx, name, `{"metadata":{"finalizers":["test.example.com/keep"]}}`)
 		}
 		terminating := getConfig(ctx, hostile, "config")
-		Expect(cluster.Admin.Delete(ctx, terminating)).To(Succeed())
+		cluster.Admin.Deletes(ctx, terminating)
 		expectFailure(ctx, "ObjectTerminating")
 		patch(ctx, "config", `{"data":{"key":"theirs"}}`)
 		expectValue(ctx, hostile, "config", "a")

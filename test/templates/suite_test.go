@@ -61,11 +61,11 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	creator = cluster.AddUserWithRules(ctx, alice, rbacv1.PolicyRule{
 		APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"create", "get", "update", "patch", "delete"},
 	})
-	Expect(cluster.Admin.Create(ctx, &rbacv1.ClusterRole{
+	cluster.Admin.Creates(ctx, &rbacv1.ClusterRole{
 		ObjectMeta: metav1.ObjectMeta{Name: "edit-configmaps"}, Rules: []rbacv1.PolicyRule{{
 			APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"create", "get", "update", "delete"},
 		}},
-	})).To(Succeed())
+	})
 	cluster.AddTemplateAccount(ctx, account)
 	cluster.StartManager(ctx)
 	startControllerManager(ctx)
@@ -139,13 +139,6 @@ func createSelecting(
 	return template, createInitialized(ctx, selectedBy(template.Name))
 }
 
-// createAs creates an object as a user, and returns it.
-func createAs[T client.Object](ctx context.Context, user *framework.User, object T) T {
-	GinkgoHelper()
-	Expect(user.Create(ctx, object)).To(Succeed())
-	return object
-}
-
 // createInitialized creates a Namespace as alice, and waits until it is initialized.
 func createInitialized(ctx context.Context, namespace *corev1.Namespace) *corev1.Namespace {
 	GinkgoHelper()
@@ -154,7 +147,7 @@ func createInitialized(ctx context.Context, namespace *corev1.Namespace) *corev1
 
 func createInitializedAs(ctx context.Context, user *framework.User, namespace *corev1.Namespace) *corev1.Namespace {
 	GinkgoHelper()
-	expectInitialized(ctx, createAs(ctx, user, namespace))
+	expectInitialized(ctx, framework.CreateAs(ctx, user, namespace))
 	return namespace
 }
 
@@ -188,17 +181,6 @@ func newConfig(namespace, name, value string) *corev1.ConfigMap {
 	object := wrappers.MakeConfigMap(namespace, name)
 	object.Data = map[string]string{"key": value}
 	return object
-}
-
-// mergePatch patches an object as the administrator.
-func mergePatch(ctx context.Context, object client.Object, patch string) {
-	GinkgoHelper()
-	Expect(cluster.Admin.Patch(ctx, object, framework.MergePatch(patch))).To(Succeed())
-}
-
-func patchNamespace(ctx context.Context, namespace *corev1.Namespace, patch string) {
-	GinkgoHelper()
-	mergePatch(ctx, namespace.DeepCopy(), patch)
 }
 
 // expectCondition waits until a template has a condition for its current generation.

@@ -84,7 +84,7 @@ var _ = Describe("The objects of a template in an initialized namespace", func()
 			policy := get(ctx, namespace, "default-deny", &networkingv1.NetworkPolicy{})
 			original := policy.DeepCopy()
 			change(policy)
-			Expect(cluster.Admin.Update(ctx, policy)).To(Succeed())
+			cluster.Admin.Updates(ctx, policy)
 			Eventually(func(g Gomega) {
 				current := get(ctx, namespace, "default-deny", &networkingv1.NetworkPolicy{})
 				g.Expect(current.Spec).To(Equal(original.Spec))
@@ -93,7 +93,7 @@ var _ = Describe("The objects of a template in an initialized namespace", func()
 		}
 		By("a deleted object")
 		limits := get(ctx, namespace, "team", &corev1.LimitRange{})
-		Expect(cluster.Admin.Delete(ctx, limits)).To(Succeed())
+		cluster.Admin.Deletes(ctx, limits)
 		Eventually(func(g Gomega) {
 			current := &corev1.LimitRange{}
 			g.Expect(cluster.Admin.Get(ctx, client.ObjectKeyFromObject(limits), current)).To(Succeed())
@@ -106,7 +106,7 @@ var _ = Describe("The objects of a template in an initialized namespace", func()
 		template, namespace := createSelecting(ctx, "fields", only("config", configMap("config", "a")))
 		config := getConfig(ctx, namespace, "config")
 		config.Data["other"] = "kept"
-		Expect(cluster.Admin.Update(ctx, config)).To(Succeed())
+		cluster.Admin.Updates(ctx, config)
 		change(ctx, template.Name, only("config", configMap("config", "b")))
 		expectValue(ctx, namespace, "config", "b")
 		Expect(getConfig(ctx, namespace, "config").Data).To(HaveKeyWithValue("other", "kept"))
@@ -138,7 +138,7 @@ var _ = Describe("An object that exists already", func() {
 			func(spec *v1alpha1.NamespaceTemplateSpec) {
 				spec.Scope, spec.Sync.AdoptionPolicy = v1alpha1.ScopeAllNamespaces, adopt
 			})
-		namespace := createAs(ctx, cluster.Admin, selectedBy(template.Name))
+		namespace := framework.CreateAs(ctx, cluster.Admin, selectedBy(template.Name))
 		Expect(cluster.Admin.Create(ctx, newConfig(namespace.Name, "config", value), client.FieldOwner("earlier"))).To(Succeed())
 		create(ctx, template)
 		return template.Name, namespace
@@ -164,9 +164,9 @@ var _ = Describe("An object that exists already", func() {
 		template := newTemplate(framework.Unique("adopt"), only("account", account), func(spec *v1alpha1.NamespaceTemplateSpec) {
 			spec.Scope, spec.Sync.AdoptionPolicy = v1alpha1.ScopeAllNamespaces, adopt
 		})
-		namespace := createAs(ctx, cluster.Admin, selectedBy(template.Name))
+		namespace := framework.CreateAs(ctx, cluster.Admin, selectedBy(template.Name))
 		existing := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace.Name, Name: "builder"}}
-		Expect(cluster.Admin.Create(ctx, existing)).To(Succeed())
+		cluster.Admin.Creates(ctx, existing)
 		Expect(existing.ManagedFields).To(BeEmpty())
 		create(ctx, template)
 		return template, existing
@@ -189,7 +189,7 @@ var _ = Describe("An object that exists already", func() {
 	It("is not adopted without permission, even if no client has set a field", func(ctx context.Context) {
 		template, existing := createAccount(ctx, v1alpha1.AdoptNever)
 		expectCondition(ctx, template.Name, v1alpha1.ConditionConflicted, metav1.ConditionTrue)
-		Expect(cluster.Admin.Get(ctx, client.ObjectKeyFromObject(existing), existing)).To(Succeed())
+		cluster.Admin.Reads(ctx, existing)
 		Expect(existing.Labels).NotTo(HaveKey(v1alpha1.LabelManagedByTemplate))
 	})
 
@@ -216,10 +216,10 @@ var _ = Describe("An object that exists already", func() {
 					spec.Scope, spec.Sync.AdoptionPolicy, spec.Sync.Mode = v1alpha1.ScopeAllNamespaces, v1alpha1.AdoptAlways, mode
 					spec.Objects[0].Lock = v1alpha1.LockAll
 				})
-			namespace := createAs(ctx, cluster.Admin, selectedBy(template.Name))
+			namespace := framework.CreateAs(ctx, cluster.Admin, selectedBy(template.Name))
 			config := wrappers.MakeConfigMap(namespace.Name, "config")
 			change(config)
-			Expect(cluster.Admin.Create(ctx, config)).To(Succeed())
+			cluster.Admin.Creates(ctx, config)
 			create(ctx, template)
 			Eventually(func(g Gomega) {
 				current := getTemplate(g, ctx, template.Name)
@@ -230,8 +230,8 @@ var _ = Describe("An object that exists already", func() {
 			Expect(getConfig(ctx, namespace, "config").Labels).To(BeEmpty())
 
 			By("removing them")
-			mergePatch(ctx, config, `{"metadata":{"finalizers":null,"ownerReferences":null}}`)
-			patchNamespace(ctx, namespace, `{"metadata":{"annotations":{"note":"x"}}}`)
+			cluster.Admin.Patches(ctx, config, `{"metadata":{"finalizers":null,"ownerReferences":null}}`)
+			cluster.Admin.Patches(ctx, namespace.DeepCopy(), `{"metadata":{"annotations":{"note":"x"}}}`)
 			expectValue(ctx, namespace, "config", "a")
 			Expect(getConfig(ctx, namespace, "config").Labels).To(HaveKey(v1alpha1.LabelLocked))
 		},
@@ -277,9 +277,9 @@ var _ = Describe("Objects that a template no longer contains", func() {
 		expectDeleted(ctx, namespace, "two")
 		expectValue(ctx, namespace, "one", "b")
 		// Another client creates an object with the same name.
-		Expect(cluster.Admin.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+		cluster.Admin.Creates(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
 			Namespace: namespace.Name, Name: "two", Labels: map[string]string{v1alpha1.LabelManagedByTemplate: template.Name},
-		}})).To(Succeed())
+		}})
 		change(ctx, template.Name, only("one", configMap("one", "c")))
 		expectCondition(ctx, template.Name, v1alpha1.ConditionProgressing, metav1.ConditionFalse, "All 1")
 		expectValue(ctx, namespace, "one", "c")
@@ -309,13 +309,13 @@ var _ = Describe("Objects that a template no longer contains", func() {
 
 func relabel(ctx context.Context, _ string, namespace *corev1.Namespace) {
 	GinkgoHelper()
-	patchNamespace(ctx, namespace, `{"metadata":{"labels":{"kind":null}}}`)
+	cluster.Admin.Patches(ctx, namespace.DeepCopy(), `{"metadata":{"labels":{"kind":null}}}`)
 }
 
 func deleteTemplate(ctx context.Context, template string, _ *corev1.Namespace) {
 	GinkgoHelper()
 	object := &v1alpha1.NamespaceTemplate{ObjectMeta: metav1.ObjectMeta{Name: template}}
-	Expect(cluster.Admin.Delete(ctx, object)).To(Succeed())
+	cluster.Admin.Deletes(ctx, object)
 	framework.ExpectDeleted(ctx, cluster.Admin, object)
 }
 
@@ -329,13 +329,13 @@ var _ = Describe("Copies", func() {
 			spec.Objects = []v1alpha1.TemplateObject{{Name: "secret", SourceRef: &v1alpha1.TemplateSourceReference{Kind: "Secret", Name: source.Name}}}
 		})
 		By("a namespace that waits until the source exists")
-		namespace := createAs(ctx, creator, selectedBy(template.Name))
+		namespace := framework.CreateAs(ctx, creator, selectedBy(template.Name))
 		Eventually(func(g Gomega) {
 			current := cluster.GetNamespace(g, ctx, namespace.Name)
 			g.Expect(framework.ConditionMessage(current, v1alpha1.TemplatesInitializer+"/Initialized")).To(
 				ContainSubstring(source.Name))
 		}).WithContext(ctx).Should(Succeed())
-		Expect(cluster.Admin.Create(ctx, source)).To(Succeed())
+		cluster.Admin.Creates(ctx, source)
 		expectInitialized(ctx, namespace)
 		copied := func() map[string][]byte {
 			return get(ctx, namespace, source.Name, &corev1.Secret{}).Data
@@ -344,19 +344,19 @@ var _ = Describe("Copies", func() {
 		By("a changed source")
 		source.Data["token"] = []byte("b")
 		source.Data["new"] = []byte("c")
-		Expect(cluster.Admin.Update(ctx, source)).To(Succeed())
+		cluster.Admin.Updates(ctx, source)
 		Eventually(copied).WithContext(ctx).Should(Equal(source.Data))
 		By("a removed key")
 		delete(source.Data, "token")
-		Expect(cluster.Admin.Update(ctx, source)).To(Succeed())
+		cluster.Admin.Updates(ctx, source)
 		Eventually(copied).WithContext(ctx).Should(Equal(source.Data))
 		By("a deleted source")
 		expectCondition(ctx, template.Name, v1alpha1.ConditionProgressing, metav1.ConditionFalse, "All 1")
-		Expect(cluster.Admin.Delete(ctx, source)).To(Succeed())
+		cluster.Admin.Deletes(ctx, source)
 		expectCondition(ctx, template.Name, v1alpha1.ConditionProgressing, metav1.ConditionTrue, "1 failed")
 		Expect(copied()).To(Equal(source.Data))
 		By("the state of the namespace, which does not contain a hash of the content")
-		Expect(cluster.Admin.Get(ctx, client.ObjectKeyFromObject(namespace), namespace)).To(Succeed())
+		cluster.Admin.Reads(ctx, namespace)
 		Expect(namespace.Annotations[v1alpha1.AnnotationAppliedTemplates]).To(ContainSubstring(source.Name))
 	})
 })
@@ -375,9 +375,9 @@ var _ = Describe("New namespaces", func() {
 		broken := createTemplate(ctx, "broken", only("config",
 			`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"config"},"data":{"key":"${params.typo}"}}`))
 		expectCondition(ctx, broken.Name, v1alpha1.ConditionValid, metav1.ConditionFalse, "spec.objects[0]", "typo")
-		namespace := createAs(ctx, creator, selectedBy(broken.Name))
+		namespace := framework.CreateAs(ctx, creator, selectedBy(broken.Name))
 		waitsFor(ctx, namespace, "typo")
-		unrelated := createAs(ctx, creator, wrappers.MakeNamespace(framework.Unique("unrelated")).Obj())
+		unrelated := framework.CreateAs(ctx, creator, wrappers.MakeNamespace(framework.Unique("unrelated")).Obj())
 		Expect(unrelated.Labels).NotTo(HaveKey(v1alpha1.LabelInitializing))
 		change(ctx, broken.Name, only("config", configMap("config", "a")))
 		expectInitialized(ctx, namespace)
@@ -389,7 +389,7 @@ var _ = Describe("New namespaces", func() {
 			func(spec *v1alpha1.NamespaceTemplateSpec) { spec.ServiceAccountName = name })
 		expectCondition(ctx, template.Name, v1alpha1.ConditionAuthorized, metav1.ConditionFalse,
 			name, "does not exist", "impersonate", "configmaps", "provision")
-		namespace := createAs(ctx, creator, selectedBy(template.Name))
+		namespace := framework.CreateAs(ctx, creator, selectedBy(template.Name))
 		waitsFor(ctx, namespace, name)
 		cluster.AddTemplateAccount(ctx, name)
 		expectInitialized(ctx, namespace)
@@ -404,7 +404,7 @@ var _ = Describe("New namespaces", func() {
 		object := wrappers.MakeConfiguration(name).Initializer(v1alpha1.TemplatesInitializer, v1alpha1.InitializerSettings{
 			TimeoutSeconds: ptr.To[int32](1), FailurePolicy: v1alpha1.FailurePolicyIgnore,
 		}).Obj()
-		Expect(cluster.Admin.Create(ctx, object)).To(Succeed())
+		cluster.Admin.Creates(ctx, object)
 		DeferCleanup(func(ctx context.Context) { Expect(cluster.Admin.Delete(ctx, object)).To(Succeed()) })
 		Eventually(func(g Gomega) {
 			g.Expect(cluster.EffectiveSet(g, ctx).Initializers[0].FailurePolicy).To(Equal(v1alpha1.FailurePolicyIgnore))

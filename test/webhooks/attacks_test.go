@@ -106,7 +106,7 @@ func expectLifecycle(ctx context.Context) {
 	namespace := framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("attacked"))
 	// While the attack delays the answers to probes, writes are refused instead of held.
 	Eventually(cluster.Ordinary.Create).WithContext(ctx).WithArguments(wrappers.MakeConfigMap(namespace.Name, "web")).Should(Succeed())
-	Expect(cluster.Admin.Delete(ctx, namespace)).To(Succeed())
+	cluster.Admin.Deletes(ctx, namespace)
 	framework.ExpectDeleted(ctx, cluster.Admin, namespace)
 }
 

@@ -90,7 +90,7 @@ var _ = Describe("A controller with one worker", Ordered, func() {
 		})
 		cluster.CreateInitializing(ctx, "job")
 		namespace := framework.MakeInitializing(framework.Unique("job")).Obj()
-		Expect(job.Create(ctx, namespace)).To(Succeed())
+		job.Creates(ctx, namespace)
 		for _, create := range []func(context.Context, *framework.User, string, string) result{createTimedOut, createOnce} {
 			got := create(ctx, job, namespace.Name, "web")
 			Expect(got.Duration).To(BeNumerically(">=", options.Duration))
@@ -105,7 +105,7 @@ var _ = Describe("A controller with one worker", Ordered, func() {
 // repair deletes the ConfigMap of a namespace, and returns the time until the publisher has written it again.
 func repair(ctx context.Context, namespace string) time.Duration {
 	GinkgoHelper()
-	Expect(cluster.Admin.Delete(ctx, wrappers.MakeConfigMap(namespace, published))).To(Succeed())
+	cluster.Admin.Deletes(ctx, wrappers.MakeConfigMap(namespace, published))
 	start := time.Now()
 	expectPublished(ctx, namespace)
 	return time.Since(start)

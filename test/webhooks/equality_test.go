@@ -40,7 +40,7 @@ var _ = Describe("An object of a held write", Ordered, ContinueOnFailure, func()
 			cluster.Finish(ctx, namespace)
 			Expect(writes.Wait()).To(Succeed())
 			for kind, want := range makeObjects(namespace, "later") {
-				Expect(cluster.Ordinary.Create(ctx, want)).To(Succeed())
+				cluster.Ordinary.Creates(ctx, want)
 				Expect(normalized(held[kind])).To(Equal(normalized(want)), kind)
 				Expect(want.GetAnnotations()).To(HaveKeyWithValue(key, value), kind)
 			}
@@ -56,18 +56,18 @@ var _ = Describe("An object of a held write", Ordered, ContinueOnFailure, func()
 			patchNamespace(ctx, namespace, `{"metadata":{"annotations":{"test.example.com/annotation":"set"}}}`)
 		}, "example.com/annotation", "set"),
 		Entry("if the parameters of a policy are created", func(ctx context.Context, namespace string) {
-			Expect(cluster.Initializer.Create(ctx, &corev1.ConfigMap{
+			cluster.Initializer.Creates(ctx, &corev1.ConfigMap{
 				ObjectMeta: metav1.ObjectMeta{Name: parameters, Namespace: namespace}, Data: map[string]string{"team": "blue"},
-			})).To(Succeed())
+			})
 		}, "example.com/parameter", "blue"),
 		Entry("if a LimitRange is created", func(ctx context.Context, namespace string) {
-			Expect(cluster.Initializer.Create(ctx, &corev1.LimitRange{
+			cluster.Initializer.Creates(ctx, &corev1.LimitRange{
 				ObjectMeta: metav1.ObjectMeta{Name: "defaults", Namespace: namespace},
 				Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{{
 					Type:    corev1.LimitTypeContainer,
 					Default: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("128Mi")},
 				}}},
-			})).To(Succeed())
+			})
 		}, "example.com/initializing", "false"),
 	)
 })
@@ -83,7 +83,7 @@ const (
 func patchNamespace(ctx context.Context, name, patch string) {
 	GinkgoHelper()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	Expect(cluster.Initializer.Patch(ctx, namespace, framework.MergePatch(patch))).To(Succeed())
+	cluster.Initializer.Patches(ctx, namespace, patch)
 }
 
 func makeObjects(namespace, name string) map[string]client.Object {
@@ -142,9 +142,9 @@ func mutate(ctx context.Context) {
 	// The API server compiles a policy a few milliseconds after its creation.
 	probes := framework.CreateNamespace(ctx, cluster.Admin, framework.Unique("probes")).Name
 	patchNamespace(ctx, probes, `{"metadata":{"labels":{"`+selectedLabel+`":""}}}`)
-	Expect(cluster.Admin.Create(ctx, &corev1.ConfigMap{
+	cluster.Admin.Creates(ctx, &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Name: parameters, Namespace: probes}, Data: map[string]string{"team": "red"},
-	})).To(Succeed())
+	})
 	Eventually(func(g Gomega) {
 		probe := makeObjects(probes, "probe")["Service"]
 		g.Expect(cluster.Admin.Create(ctx, probe, client.DryRunAll)).To(Succeed())

@@ -116,12 +116,12 @@ var _ = Describe("A held write", func() {
 	It("does not reach a namespace that is recreated with the same name", func(ctx context.Context) {
 		namespace := cluster.CreateInitializing(ctx, "recreated")
 		held := startCreate(ctx, cluster.Ordinary, namespace.Name, "web")
-		Expect(cluster.Admin.Delete(ctx, namespace)).To(Succeed())
+		cluster.Admin.Deletes(ctx, namespace)
 		var got result
 		Eventually(held).WithContext(ctx).Should(Receive(&got))
 		Expect(got.Err).To(HaveOccurred())
 		framework.ExpectDeleted(ctx, cluster.Admin, namespace)
-		Expect(cluster.Ordinary.Create(ctx, framework.MakeInitializing(namespace.Name).Obj())).To(Succeed())
+		cluster.Ordinary.Creates(ctx, framework.MakeInitializing(namespace.Name).Obj())
 		cluster.Finish(ctx, namespace.Name)
 		err := cluster.Admin.Get(ctx, client.ObjectKey{Namespace: namespace.Name, Name: "web"}, &corev1.ConfigMap{})
 		Expect(apierrors.IsNotFound(err)).To(BeTrue(), "%v", err)
@@ -170,7 +170,7 @@ func latencies(ctx context.Context, user *framework.User, namespace string) stri
 	var durations []time.Duration
 	for range 50 {
 		start := time.Now()
-		Expect(user.Create(ctx, wrappers.MakeConfigMap(namespace, framework.Unique("web")))).To(Succeed())
+		user.Creates(ctx, wrappers.MakeConfigMap(namespace, framework.Unique("web")))
 		Expect(user.List(ctx, &corev1.ConfigMapList{}, client.InNamespace(namespace), client.Limit(1))).To(Succeed())
 		durations = append(durations, time.Since(start))
 		time.Sleep(20 * time.Millisecond)
@@ -198,7 +198,7 @@ func setURL(ctx context.Context, url string) {
 	configuration := &admissionregistrationv1.MutatingWebhookConfiguration{}
 	Expect(cluster.Admin.Get(ctx, client.ObjectKey{Name: internalv1alpha1.HoldConfiguration}, configuration)).To(Succeed())
 	hold.Configure(configuration, url, true, nil)
-	Expect(cluster.Admin.Update(ctx, configuration)).To(Succeed())
+	cluster.Admin.Updates(ctx, configuration)
 }
 
 var _ = It("Only an API server with a client certificate can call the webhooks", func(ctx context.Context) {

@@ -81,7 +81,7 @@ var _ = Describe("On an API server with MutatingAdmissionPolicy, the operator", 
 		_, err := cluster.KubectlWithInput(ctx, cluster.Admin.Config, foreignPolicy, "apply", "-f", "-")
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(func(ctx context.Context) {
-			Expect(cluster.Admin.Delete(ctx, policyObject("other.example.com"))).To(Succeed())
+			cluster.Admin.Deletes(ctx, policyObject("other.example.com"))
 		})
 	}, NodeTimeout(8*time.Minute))
 
@@ -91,14 +91,14 @@ var _ = Describe("On an API server with MutatingAdmissionPolicy, the operator", 
 		namespace := framework.CreateNamespace(ctx, cluster.Ordinary, framework.Unique("policies"))
 		Expect(framework.PendingOf(namespace)).To(Equal(first))
 		gate := validatingPolicy("nslifecycle-gate")
-		Expect(cluster.Admin.Get(ctx, client.ObjectKeyFromObject(gate), gate)).To(Succeed())
+		cluster.Admin.Reads(ctx, gate)
 		owner := metav1.OwnerReference{
 			APIVersion: "admissionregistration.k8s.io/v1", Kind: "ValidatingAdmissionPolicy", Name: gate.Name, UID: gate.UID,
 		}
 		for _, name := range policyNames {
 			policy, binding := policyObject(name), bindingObject(name)
 			for _, object := range []client.Object{policy, binding} {
-				Expect(cluster.Admin.Get(ctx, client.ObjectKeyFromObject(object), object)).To(Succeed())
+				cluster.Admin.Reads(ctx, object)
 			}
 			Expect(policy.OwnerReferences).To(ConsistOf(owner), name)
 			ownerOfBinding := owner
@@ -112,12 +112,12 @@ var _ = Describe("On an API server with MutatingAdmissionPolicy, the operator", 
 	DescribeTable("restores what an administrator changes or deletes, within seconds",
 		func(ctx context.Context, object client.Object, patch string) {
 			cluster.Register(ctx, "restored", first)
-			Expect(cluster.Admin.Get(ctx, client.ObjectKeyFromObject(object), object)).To(Succeed())
+			cluster.Admin.Reads(ctx, object)
 			want := object.DeepCopyObject().(client.Object)
 			if patch == "" {
-				Expect(cluster.Admin.Delete(ctx, object)).To(Succeed())
+				cluster.Admin.Deletes(ctx, object)
 			} else {
-				Expect(cluster.Admin.Patch(ctx, object, framework.MergePatch(patch))).To(Succeed())
+				cluster.Admin.Patches(ctx, object, patch)
 			}
 			Eventually(func(g Gomega) {
 				g.Expect(cluster.Admin.Get(ctx, client.ObjectKeyFromObject(object), object)).To(Succeed())
@@ -146,7 +146,7 @@ var _ = Describe("On an API server with MutatingAdmissionPolicy, the operator", 
 
 	It("does not change the policies of other projects", func(ctx context.Context) {
 		other := policyObject("other.example.com")
-		Expect(cluster.Admin.Get(ctx, client.ObjectKeyFromObject(other), other)).To(Succeed())
+		cluster.Admin.Reads(ctx, other)
 		Expect(other.Generation).To(Equal(int64(1)))
 		Expect(other.ManagedFields).To(HaveLen(1))
 	}, SpecTimeout(time.Minute))
@@ -156,18 +156,18 @@ var _ = Describe("On an API server with MutatingAdmissionPolicy, the operator", 
 			cluster.StopManager()
 			deleteInstalled(ctx)
 			role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "nslifecycle-webhook-policies"}}
-			Expect(cluster.Admin.Delete(ctx, role)).To(Succeed())
+			cluster.Admin.Deletes(ctx, role)
 			manual := wrappers.MakeConfiguration("manual").Initializers(first).Obj()
 			DeferCleanup(func(ctx context.Context) {
 				cluster.StopManager()
 				deleteInstalled(ctx)
-				Expect(cluster.Admin.Delete(ctx, manual)).To(Succeed())
+				cluster.Admin.Deletes(ctx, manual)
 				cluster.Install(ctx, "default")
 				restartManager(ctx)
 				cluster.ExpectDeregistered(ctx, "manual")
 			})
 			cluster.StartManager(ctx) // The webhooks need permissions, too.
-			Expect(cluster.Admin.Create(ctx, manual)).To(Succeed())
+			cluster.Admin.Creates(ctx, manual)
 			cluster.ExpectReason(ctx, manual.Name, v1alpha1.ReasonPolicyMissing)
 			policies, bindings := installed(Default, ctx)
 			Expect(append(policies, bindings...)).To(BeEmpty())
@@ -178,7 +178,7 @@ var _ = Describe("On an API server with MutatingAdmissionPolicy, the operator", 
 			cluster.ExpectInjected(ctx)
 			for _, name := range policyNames {
 				policy := policyObject(name)
-				Expect(cluster.Admin.Get(ctx, client.ObjectKeyFromObject(policy), policy)).To(Succeed())
+				cluster.Admin.Reads(ctx, policy)
 				Expect(policy.OwnerReferences).To(BeEmpty())
 			}
 		})
@@ -196,7 +196,7 @@ var _ = Describe("On an API server with MutatingAdmissionPolicy, the operator", 
 			restartManager(ctx)
 		})
 		expectInstalled(ctx)
-		Expect(cluster.Admin.Delete(ctx, validatingPolicy("nslifecycle-gate"))).To(Succeed())
+		cluster.Admin.Deletes(ctx, validatingPolicy("nslifecycle-gate"))
 		Eventually(func(g Gomega) {
 			policies, bindings := installed(g, ctx)
 			g.Expect(append(policies, bindings...)).To(BeEmpty())

@@ -54,7 +54,7 @@ var _ = Describe("A write to an initializing namespace", func() {
 	It("ends at once if the namespace is deleted", func(ctx context.Context) {
 		namespace := cluster.CreateInitializing(ctx, "deleted")
 		held := startCreate(ctx, cluster.Ordinary, namespace.Name, "web")
-		Expect(cluster.Admin.Delete(ctx, namespace)).To(Succeed())
+		cluster.Admin.Deletes(ctx, namespace)
 		Expect(expectEnded(ctx, held)).To(Satisfy(apierrors.IsTooManyRequests))
 		err := cluster.Ordinary.Create(ctx, wrappers.MakeConfigMap(namespace.Name, "web"))
 		Expect(apierrors.IsNotFound(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)).
@@ -75,7 +75,7 @@ var _ = Describe("A write to an initializing namespace", func() {
 
 	It("is held if it is a dry run, a DELETE or an Event of a user", func(ctx context.Context) {
 		namespace := cluster.CreateInitializing(ctx, "kinds")
-		Expect(cluster.Initializer.Create(ctx, wrappers.MakeConfigMap(namespace.Name, "web"))).To(Succeed())
+		cluster.Initializer.Creates(ctx, wrappers.MakeConfigMap(namespace.Name, "web"))
 		writes := []func() error{
 			func() error {
 				return cluster.Ordinary.Create(ctx, wrappers.MakeConfigMap(namespace.Name, "api"), client.DryRunAll)
@@ -148,7 +148,7 @@ var _ = Describe("The number of held writes", func() {
 		again := startCreate(ctx, cluster.Ordinary, namespace.Name, "again")
 		cluster.Finish(ctx, namespace.Name)
 		Expect(expectEnded(ctx, again)).To(Satisfy(apierrors.IsTooManyRequests))
-		Expect(cluster.Ordinary.Create(ctx, wrappers.MakeConfigMap(namespace.Name, "again"))).To(Succeed())
+		cluster.Ordinary.Creates(ctx, wrappers.MakeConfigMap(namespace.Name, "again"))
 	})
 })
 
@@ -173,7 +173,7 @@ var _ = Describe("Held writes", func() {
 			key := client.ObjectKey{Namespace: controlplane.SystemNamespace, Name: webhooks.SecretName}
 			Expect(cluster.Admin.Get(ctx, key, secret)).To(Succeed())
 			before := secret.Data[corev1.TLSCertKey]
-			Expect(cluster.Admin.Patch(ctx, secret, framework.MergePatch(`{"data":null}`))).To(Succeed())
+			cluster.Admin.Patches(ctx, secret, `{"data":null}`)
 			Eventually(func(g Gomega) {
 				g.Expect(cluster.Admin.Get(ctx, key, secret)).To(Succeed())
 				g.Expect(secret.Data[corev1.TLSCertKey]).NotTo(Or(BeEmpty(), Equal(before)))

@@ -64,7 +64,7 @@ var _ = Describe("A waiting subject", func() {
 
 		cluster.Finish(ctx, namespace)
 		Expect(expectEnded(ctx, held)).To(Satisfy(apierrors.IsTooManyRequests))
-		Expect(gitops.Create(ctx, wrappers.MakeConfigMap(namespace, "web"))).To(Succeed())
+		gitops.Creates(ctx, wrappers.MakeConfigMap(namespace, "web"))
 	})
 
 	It("cannot change the initialization", func(ctx context.Context) {
@@ -98,7 +98,7 @@ var _ = Describe("A waiting subject", func() {
 	It("is an initializer again when no configuration contains it", func(ctx context.Context) {
 		namespace := createWaiting(ctx).Name
 		configuration := wrappers.MakeConfiguration("waiting").Obj()
-		Expect(cluster.Admin.Patch(ctx, configuration, framework.MergePatch(`{"waitingSubjects":null}`))).To(Succeed())
+		cluster.Admin.Patches(ctx, configuration, `{"waitingSubjects":null}`)
 		Eventually(func(g Gomega) { g.Expect(waitingRules(ctx)).To(BeEmpty()) }).WithContext(ctx).Should(Succeed())
 		Eventually(func() error { return createOnce(ctx, gitops, namespace, "web").Err }).WithContext(ctx).Should(Succeed())
 	})
