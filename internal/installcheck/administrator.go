@@ -62,12 +62,12 @@ func (c *Checker) checkWebhooks(ctx context.Context) Result {
 		result.Err, result.IsUnknown = err, true
 		return result
 	case len(configs) == 0:
-		result.Warning = msgNoWebhooks
+		result.Warning = messageNoWebhooks
 		return result
 	}
 	for name, config := range configs {
 		if len(config.CABundle) == 0 {
-			result.Err = errors.Join(result.Err, errors.New(msgNoCertificate(name)))
+			result.Err = errors.Join(result.Err, errors.New(messageNoCertificate(name)))
 		}
 	}
 	if result.Err != nil {
@@ -76,7 +76,7 @@ func (c *Checker) checkWebhooks(ctx context.Context) Result {
 	err = c.Client.Create(ctx, invalidTemplate(), client.DryRunAll)
 	switch {
 	case err == nil:
-		result.Err = errors.New(msgUnreachable)
+		result.Err = errors.New(messageUnreachable)
 	case !strings.Contains(err.Error(), strconv.Quote(templateWebhook)) || apierrors.IsInternalError(err):
 		result.Err, result.IsUnknown = fmt.Errorf("failed to create a NamespaceTemplate in a dry run: %w", err), true
 	}
@@ -141,7 +141,7 @@ func (c *Checker) checkPermissions(ctx context.Context, account string, role []b
 		}
 	}
 	if len(missing) > 0 {
-		result.Err = errors.New(msgLacks(missing))
+		result.Err = errors.New(messageLacks(missing))
 	}
 	return result
 }

@@ -98,18 +98,18 @@ func (c *Checker) checkLeader(ctx context.Context) error {
 	var lease coordinationv1.Lease
 	err := c.Client.Get(ctx, client.ObjectKey{Namespace: c.SystemNamespace, Name: c.LeaseName}, &lease)
 	if apierrors.IsNotFound(err) {
-		return errors.New(msgNoLease(c.SystemNamespace, c.LeaseName))
+		return errors.New(messageNoLease(c.SystemNamespace, c.LeaseName))
 	}
 	if err != nil {
 		return fmt.Errorf("failed to get Lease %q in namespace %q: %w", c.LeaseName, c.SystemNamespace, err)
 	}
 	holder := ptr.Deref(lease.Spec.HolderIdentity, "")
 	if holder == "" || lease.Spec.RenewTime == nil {
-		return errors.New(msgLeaderStopped)
+		return errors.New(messageLeaderStopped)
 	}
 	validity := time.Duration(ptr.Deref(lease.Spec.LeaseDurationSeconds, 0)) * time.Second
 	if c.Clock.Since(lease.Spec.RenewTime.Time) > validity {
-		return errors.New(msgLeaseExpired(holder, lease.Spec.RenewTime.Time))
+		return errors.New(messageLeaseExpired(holder, lease.Spec.RenewTime.Time))
 	}
 	return nil
 }
@@ -152,7 +152,7 @@ func (c *Checker) checkCondition(ctx context.Context) error {
 		return fmt.Errorf("failed to get namespace %q: %w", c.SystemNamespace, err)
 	}
 	if nsobject.FindCondition(&namespace, v1alpha1.ConditionInitializing) == nil {
-		return errors.New(msgNoCondition(c.SystemNamespace))
+		return errors.New(messageNoCondition(c.SystemNamespace))
 	}
 	return nil
 }

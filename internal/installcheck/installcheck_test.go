@@ -34,10 +34,10 @@ func TestCheckLeader(t *testing.T) {
 		lease *coordinationv1.Lease
 		want  string
 	}{
-		"no Lease":                  {want: msgNoLease("system", "lease")},
-		"released Lease":            {lease: lease("", now), want: msgLeaderStopped},
-		"Lease without a holder":    {lease: &coordinationv1.Lease{ObjectMeta: lease("", now).ObjectMeta}, want: msgLeaderStopped},
-		"expired Lease":             {lease: lease("pod", now.Add(-16*time.Second)), want: msgLeaseExpired("pod", now.Add(-16*time.Second))},
+		"no Lease":                  {want: messageNoLease("system", "lease")},
+		"released Lease":            {lease: lease("", now), want: messageLeaderStopped},
+		"Lease without a holder":    {lease: &coordinationv1.Lease{ObjectMeta: lease("", now).ObjectMeta}, want: messageLeaderStopped},
+		"expired Lease":             {lease: lease("pod", now.Add(-16*time.Second)), want: messageLeaseExpired("pod", now.Add(-16*time.Second))},
 		"valid Lease":               {lease: lease("pod", now.Add(-15*time.Second))},
 		"clock behind the leader's": {lease: lease("pod", now.Add(time.Minute))},
 	} {

@@ -28,34 +28,34 @@ const (
 
 // Errors of the checks.
 const (
-	msgLeaderStopped = "the last leader has stopped, and no manager has acquired the Lease since"
-	msgUnreachable   = "the API server cannot reach the webhooks: it admitted an invalid NamespaceTemplate in a dry run" +
-		"; check the Pods, and NetworkPolicies and firewalls between API servers and port 9443 of the Pods"
-	msgNoWebhooks = "they are not installed, so no write to an initializing namespace waits for the initialization"
+	messageLeaderStopped = "the last leader has stopped, and no manager has acquired the Lease since"
+	messageUnreachable   = "the API server cannot reach the webhooks: it admitted an invalid NamespaceTemplate in a dry " +
+		"run; check the Pods, and NetworkPolicies and firewalls between API servers and port 9443 of the Pods"
+	messageNoWebhooks = "they are not installed, so no write to an initializing namespace waits for the initialization"
 )
 
 func checkAccount(account string) string {
 	return fmt.Sprintf("ServiceAccount %s has its permissions", account)
 }
 
-func msgLacks(missing []string) string {
+func messageLacks(missing []string) string {
 	return fmt.Sprintf("it is not authorized to %s; apply the manifests again", strings.Join(missing, ", "))
 }
 
-func msgNoCertificate(webhook string) string {
+func messageNoCertificate(webhook string) string {
 	return fmt.Sprintf("webhook %s has no caBundle: no certificate has been issued yet", webhook)
 }
 
-func msgNoLease(namespace, lease string) string {
+func messageNoLease(namespace, lease string) string {
 	return fmt.Sprintf("no manager has acquired Lease %q in namespace %q; a manager with --leader-elect=false does not "+
 		"acquire it; for managers in the cluster, run: %s",
 		lease, namespace, shell.Command("kubectl --namespace=%s get pods", namespace))
 }
 
-func msgLeaseExpired(holder string, renewed time.Time) string {
+func messageLeaseExpired(holder string, renewed time.Time) string {
 	return fmt.Sprintf("the leader %s has not renewed the Lease since %s", holder, renewed.UTC().Format(time.RFC3339))
 }
 
-func msgNoCondition(namespace string) string {
+func messageNoCondition(namespace string) string {
 	return fmt.Sprintf("namespace %q does not have the condition", namespace)
 }

@@ -81,7 +81,7 @@ func (i *Installer) Install(ctx context.Context, set *internalv1alpha1.Namespace
 	// Independent of the verification, which a policy of another project can prevent.
 	result.Err = errors.Join(result.Err, i.confine(ctx, &result))
 	if isForbidden {
-		result.Unauthorized += msgNotApplied
+		result.Unauthorized += messageNotApplied
 	}
 	return result, nil
 }
@@ -174,7 +174,7 @@ func (i *Installer) confine(ctx context.Context, result *Result) error {
 		_, isForbidden, err = i.apply(ctx, result.Gate(), subjects.Render())
 	}
 	if isForbidden || apierrors.IsForbidden(err) {
-		result.Unauthorized, err = msgNotConfined(len(subjects)), nil
+		result.Unauthorized, err = messageNotConfined(len(subjects)), nil
 	}
 	return err
 }
@@ -232,7 +232,7 @@ func (i *Installer) setFail(ctx context.Context, policy verify.Object, status *v
 	err := i.Patch(ctx, changed, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(nsobject.FieldOwner))
 	switch {
 	case apierrors.IsForbidden(err):
-		status.Message += msgFailurePolicyForbidden(policy.GetName())
+		status.Message += messageFailurePolicyForbidden(policy.GetName())
 		status.RetryWithin(verify.UnconfirmedRetryInterval)
 		return nil
 	case err != nil:
@@ -243,12 +243,12 @@ func (i *Installer) setFail(ctx context.Context, policy verify.Object, status *v
 }
 
 // The ends of messages about missing permissions.
-func msgFailurePolicyForbidden(policy string) string {
+func messageFailurePolicyForbidden(policy string) string {
 	return fmt.Sprintf("; a restarting API server can admit requests without policy %q, because the operator is not "+
 		"authorized to set its failurePolicy to Fail: set it manually", policy)
 }
 
-func msgNotConfined(subjects int) string {
+func messageNotConfined(subjects int) string {
 	if subjects == 0 {
 		return fmt.Sprintf("; subjects of initializers are still confined, because the operator is not authorized to delete "+
 			"ValidatingAdmissionPolicy %q: delete it manually", policies.ConfinedName)
@@ -257,5 +257,5 @@ func msgNotConfined(subjects int) string {
 		"authorized to apply ValidatingAdmissionPolicy %q; run: %s", subjects, policies.ConfinedName, policies.InstallCommand)
 }
 
-const msgNotApplied = "; the operator is not authorized to apply its admission policies, which differ; run: " +
+const messageNotApplied = "; the operator is not authorized to apply its admission policies, which differ; run: " +
 	policies.InstallCommand

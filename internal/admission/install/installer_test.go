@@ -211,7 +211,7 @@ func TestInstall(t *testing.T) {
 		"an administrator removes the policies": {objects: policytest.Without(fromManifests(hold, inject), "gate"), servesMutating: true},
 		"nothing is installed":                  {servesMutating: true},
 		"not authorized": {
-			objects: fromManifests(hold), servesMutating: true, writeError: errForbidden, wantMessage: msgNotApplied,
+			objects: fromManifests(hold), servesMutating: true, writeError: errForbidden, wantMessage: messageNotApplied,
 		},
 		"not authorized to apply mutating policies": {
 			objects: fromManifests(), servesMutating: true, writeError: errForbidden, failing: "nslifecycle-complete",
@@ -392,10 +392,10 @@ func TestConfine(t *testing.T) {
 			objects: installed(unchanged), set: policytest.Set("a.corp.com"), wantWritten: []string{"delete binding nslifecycle-confined-initializers", "delete policy nslifecycle-confined-initializers"},
 		},
 		"not authorized to apply": {
-			objects: policytest.Default(admissionv1.Fail), set: confined(), err: forbidden, want: msgNotConfined(1),
+			objects: policytest.Default(admissionv1.Fail), set: confined(), err: forbidden, want: messageNotConfined(1),
 		},
 		"not authorized to delete": {
-			objects: installed(unchanged), set: policytest.Set("a.corp.com"), err: forbidden, want: msgNotConfined(0),
+			objects: installed(unchanged), set: policytest.Set("a.corp.com"), err: forbidden, want: messageNotConfined(0),
 		},
 	}
 	for name, test := range tests {
@@ -454,7 +454,7 @@ func TestSetFail(t *testing.T) {
 		"not authorized": {
 			age: recognizedAfter, set: templates, writeError: errForbidden,
 			want: verify.Status{
-				Message:    msgFailurePolicyForbidden(inject) + msgFailurePolicyForbidden("nslifecycle-templates"),
+				Message:    messageFailurePolicyForbidden(inject) + messageFailurePolicyForbidden("nslifecycle-templates"),
 				RetryAfter: verify.UnconfirmedRetryInterval,
 			},
 		},

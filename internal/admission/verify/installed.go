@@ -165,7 +165,7 @@ func (i *Installed) Missing(required []policies.Policy) []string {
 // MissingLimits describes what the API server lacks of the policy that limits the operator itself.
 func (i *Installed) MissingLimits() string {
 	if missing := i.Missing(policies.For(policies.ForOperator)); len(missing) > 0 {
-		return msgUnlimited(missing)
+		return messageUnlimited(missing)
 	}
 	return ""
 }
@@ -174,11 +174,11 @@ func (i *Installed) MissingLimits() string {
 func (i *Installed) ProtectionCondition() metav1.Condition {
 	condition := metav1.Condition{
 		Type: internalv1alpha1.ConditionDeletionProtectionEnforced, Status: metav1.ConditionFalse,
-		Reason: v1alpha1.ReasonPolicyMissing, Message: msgProtectionNotEnforced,
+		Reason: v1alpha1.ReasonPolicyMissing, Message: messageProtectionNotEnforced,
 	}
 	if i.isProtected {
 		condition.Status, condition.Reason = metav1.ConditionTrue, v1alpha1.ReasonEnforced
-		condition.Message = msgProtectionEnforced
+		condition.Message = messageProtectionEnforced
 	}
 	return condition
 }

@@ -15,60 +15,60 @@ const (
 	// enforceCommand ends the audit mode.
 	enforceCommand = "kubectl nslifecycle enforcement enforce"
 
-	msgEnforced = "every new namespace gets these initializers"
-	msgNotYet   = "the API server does not enforce the set of initializers yet; this can take up to 30 s after an " +
+	messageEnforced = "every new namespace gets these initializers"
+	messageNotYet   = "the API server does not enforce the set of initializers yet; this can take up to 30 s after an " +
 		"installation"
-	// msgNoWebhook describes what an API server without MutatingAdmissionPolicy v1 lacks.
-	msgNoWebhook = "webhooks that replace MutatingAdmissionPolicy v1, which this API server does not serve (the " +
+	// messageNoWebhook describes what an API server without MutatingAdmissionPolicy v1 lacks.
+	messageNoWebhook = "webhooks that replace MutatingAdmissionPolicy v1, which this API server does not serve (the " +
 		"component config/webhook is not installed)"
 
-	msgProtectionEnforced = "the API server enforces ValidatingAdmissionPolicy \"protection\" for all requests and " +
+	messageProtectionEnforced = "the API server enforces ValidatingAdmissionPolicy \"protection\" for all requests and " +
 		"namespaces"
-	msgProtectionNotEnforced = "the API server does not enforce ValidatingAdmissionPolicy \"protection\" for all " +
+	messageProtectionNotEnforced = "the API server does not enforce ValidatingAdmissionPolicy \"protection\" for all " +
 		"requests and namespaces; run: kubectl apply -k config/protection"
 )
 
-func msgMissing(missing []string) string {
+func messageMissing(missing []string) string {
 	return fmt.Sprintf("the API server lacks %s, so new namespaces are not initialized as configured; run: %s",
 		strings.Join(missing, ", "), policies.InstallCommand)
 }
 
-func msgPending(servesMutating bool) string {
+func messagePending(servesMutating bool) string {
 	if servesMutating {
-		return msgNotYet
+		return messageNotYet
 	}
-	return msgNotYet + ", and lasts until a manager with --webhook-bind-address serves the webhooks"
+	return messageNotYet + ", and lasts until a manager with --webhook-bind-address serves the webhooks"
 }
 
-func msgTemplatesUnprotected(missing []string) string {
+func messageTemplatesUnprotected(missing []string) string {
 	return fmt.Sprintf("; the API server lacks %s, so it does not enforce the rules of NamespaceTemplates",
 		strings.Join(missing, ", "))
 }
 
-func msgConfinementUnprotected(missing []string) string {
+func messageConfinementUnprotected(missing []string) string {
 	return fmt.Sprintf("; the API server lacks %s, so users who can write configurations can confine every ServiceAccount",
 		strings.Join(missing, ", "))
 }
 
-func msgAudited(bindings []string) string {
+func messageAudited(bindings []string) string {
 	return fmt.Sprintf("; audit mode: the API server admits writes before a namespace is initialized and only warns, "+
 		"because of the validationActions of ValidatingAdmissionPolicyBindings %s; to enforce the gate, run: %s",
 		strings.Join(bindings, ", "), enforceCommand)
 }
 
-func msgUnlimited(missing []string) string {
+func messageUnlimited(missing []string) string {
 	return fmt.Sprintf("the API server lacks %s, so RBAC alone limits what the operator can write; run: %s",
 		strings.Join(missing, ", "), policies.InstallCommand)
 }
 
-func msgRefused(refusal error) string {
+func messageRefused(refusal error) string {
 	return fmt.Sprintf("a policy or webhook of nslifecycle denies new namespaces: %v", refusal)
 }
 
-func msgNotInjecting(refusal error) string {
+func messageNotInjecting(refusal error) string {
 	return fmt.Sprintf("the API server refuses a change of what adds initializers to new namespaces: %v", refusal)
 }
 
-func msgUnconfirmed(refusal error) string {
+func messageUnconfirmed(refusal error) string {
 	return fmt.Sprintf("; not confirmed by a dry run: %v", refusal)
 }

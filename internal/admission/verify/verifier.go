@@ -83,7 +83,7 @@ func NotInstalled(installed *Installed, err error) Status {
 	if !isRefusal(err) {
 		return Status{}
 	}
-	status := Status{Reason: v1alpha1.ReasonEnforcementPending, Message: msgNotInjecting(err)}
+	status := Status{Reason: v1alpha1.ReasonEnforcementPending, Message: messageNotInjecting(err)}
 	status.addAudited(installed)
 	return status
 }
@@ -93,7 +93,7 @@ func (s *Status) addAudited(installed *Installed) {
 	var audited []string
 	audited, s.IsAudited = installed.Audited()
 	if len(audited) > 0 && s.Reason == v1alpha1.ReasonEnforced {
-		s.Reason, s.Message = v1alpha1.ReasonAuditMode, s.Message+msgAudited(audited)
+		s.Reason, s.Message = v1alpha1.ReasonAuditMode, s.Message+messageAudited(audited)
 	}
 }
 
@@ -109,7 +109,7 @@ func (v *Verifier) verify(
 ) (Status, error) {
 	if missing := installed.missingForState(); len(missing) > 0 {
 		v.confirmed = ""
-		status := Status{Reason: v1alpha1.ReasonPolicyMissing, Message: msgMissing(missing), RetryAfter: serverInterval}
+		status := Status{Reason: v1alpha1.ReasonPolicyMissing, Message: messageMissing(missing), RetryAfter: serverInterval}
 		log.FromContext(ctx).Info("The admission policies are incomplete", "reason", status.Reason, "message", status.Message)
 		return status, nil
 	}
@@ -140,7 +140,7 @@ func (i *Installed) missingForState() []string {
 	}
 	missing := i.Missing(required)
 	if len(missing) == 0 && !i.ServesMutating && i.Webhooks == "" {
-		missing = append(missing, msgNoWebhook)
+		missing = append(missing, messageNoWebhook)
 	}
 	return missing
 }
@@ -150,11 +150,11 @@ func (i *Installed) missingForState() []string {
 func (i *Installed) warning(set *internalv1alpha1.NamespaceInitializerSet) string {
 	warning := ""
 	if missing := i.Missing(policies.For(policies.ForTemplates)); len(set.Templates) > 0 && len(missing) > 0 {
-		warning += msgTemplatesUnprotected(missing)
+		warning += messageTemplatesUnprotected(missing)
 	}
 	isConfining := len(policies.ComputeConfined(set.Initializers, set.SystemNamespace)) > 0
 	if missing := i.Missing(policies.For(policies.ForConfinement)); isConfining && len(missing) > 0 {
-		warning += msgConfinementUnprotected(missing)
+		warning += messageConfinementUnprotected(missing)
 	}
 	if missing := i.MissingLimits(); missing != "" {
 		warning += "; " + missing
@@ -177,7 +177,7 @@ func (i *Installed) identity(set *internalv1alpha1.NamespaceInitializerSet) stri
 func (v *Verifier) verifyInjection(
 	ctx context.Context, set *internalv1alpha1.NamespaceInitializerSet, installed *Installed,
 ) (Status, error) {
-	status := Status{Reason: v1alpha1.ReasonEnforced, Message: msgEnforced + installed.warning(set)}
+	status := Status{Reason: v1alpha1.ReasonEnforced, Message: messageEnforced + installed.warning(set)}
 	identity := installed.identity(set)
 	if v.confirmed == identity {
 		return status, nil
@@ -188,14 +188,15 @@ func (v *Verifier) verifyInjection(
 	case err != nil:
 		return Status{}, err
 	case refusal != nil && installed.disproves(refusal):
-		return Status{Reason: v1alpha1.ReasonRejected, Message: msgRefused(refusal), RetryAfter: retryInterval}, nil
+		return Status{Reason: v1alpha1.ReasonRejected, Message: messageRefused(refusal), RetryAfter: retryInterval}, nil
 	case refusal != nil: // By another rule, which the message contains.
-		status.Message += msgUnconfirmed(refusal)
+		status.Message += messageUnconfirmed(refusal)
 		status.RetryAfter = UnconfirmedRetryInterval
 		return status, nil
 	case !isInjected:
 		return Status{
-			Reason: v1alpha1.ReasonEnforcementPending, Message: msgPending(installed.ServesMutating), RetryAfter: retryInterval,
+			Reason: v1alpha1.ReasonEnforcementPending, Message: messagePending(installed.ServesMutating),
+			RetryAfter: retryInterval,
 		}, nil
 	}
 	v.confirmed = identity

@@ -36,16 +36,16 @@ func TestVerify(t *testing.T) {
 	const list = "rbac.corp.com,quota.corp.com"
 	pending := Status{
 		Reason:     v1alpha1.ReasonEnforcementPending,
-		Message:    msgNotYet,
+		Message:    messageNotYet,
 		RetryAfter: 2 * time.Second,
 	}
 	unconfirmed := func(err error) Status {
 		return Status{
-			Reason: v1alpha1.ReasonEnforced, Message: msgEnforced + msgUnconfirmed(err), RetryAfter: UnconfirmedRetryInterval,
+			Reason: v1alpha1.ReasonEnforced, Message: messageEnforced + messageUnconfirmed(err), RetryAfter: UnconfirmedRetryInterval,
 			MayFail: true,
 		}
 	}
-	enforced := Status{Reason: v1alpha1.ReasonEnforced, Message: msgEnforced, RetryAfter: serverInterval, MayFail: true}
+	enforced := Status{Reason: v1alpha1.ReasonEnforced, Message: messageEnforced, RetryAfter: serverInterval, MayFail: true}
 
 	tests := map[string]struct {
 		isEmpty   bool
@@ -92,7 +92,7 @@ func TestVerify(t *testing.T) {
 			responses: []policytest.DryRun{{Err: policytest.ErrDeniedByGuard}},
 			want: Status{
 				Reason:     v1alpha1.ReasonRejected,
-				Message:    msgRefused(policytest.ErrDeniedByGuard),
+				Message:    messageRefused(policytest.ErrDeniedByGuard),
 				RetryAfter: 2 * time.Second,
 			},
 			wantOnce: true,
@@ -104,7 +104,7 @@ func TestVerify(t *testing.T) {
 		"inject cannot be evaluated": {
 			responses: []policytest.DryRun{{Err: deniedByInject}},
 			want: Status{
-				Reason: v1alpha1.ReasonRejected, Message: msgRefused(deniedByInject), RetryAfter: 2 * time.Second,
+				Reason: v1alpha1.ReasonRejected, Message: messageRefused(deniedByInject), RetryAfter: 2 * time.Second,
 			},
 			wantOnce: true,
 		},
@@ -158,7 +158,7 @@ func TestVerifyWithoutPolicies(t *testing.T) {
 	found := installed(t, policytest.Without(policytest.Default(admissionv1.Fail), "nslifecycle-guard")...)
 	g.Expect(newVerifier(server.Create).Verify(t.Context(), policytest.Set("rbac.corp.com"), found)).To(Equal(Status{
 		Reason:  v1alpha1.ReasonPolicyMissing,
-		Message: msgMissing([]string{`ValidatingAdmissionPolicy "guard"`}), RetryAfter: serverInterval,
+		Message: messageMissing([]string{`ValidatingAdmissionPolicy "guard"`}), RetryAfter: serverInterval,
 	}))
 	g.Expect(server.Count).To(BeZero(), "dry runs")
 }
@@ -167,7 +167,7 @@ func TestVerifyWithWebhooks(t *testing.T) {
 	failing := apierrors.NewInternalError(errors.New(`failed calling webhook "inject.nslifecycle.dev": no endpoints`))
 	enforced := func(message string, retryAfter time.Duration, mayWebhooksFail bool) Status {
 		return Status{
-			Reason: v1alpha1.ReasonEnforced, Message: msgEnforced + message, RetryAfter: retryAfter, MayFail: true,
+			Reason: v1alpha1.ReasonEnforced, Message: messageEnforced + message, RetryAfter: retryAfter, MayFail: true,
 			WebhooksMayFail: mayWebhooksFail,
 		}
 	}
@@ -187,22 +187,22 @@ func TestVerifyWithWebhooks(t *testing.T) {
 			response: policytest.DryRun{Pending: "rbac.corp.com"}, want: enforced("", serverInterval, true),
 		},
 		"the webhook does not inject": {
-			want: Status{Reason: v1alpha1.ReasonEnforcementPending, Message: msgPending(false), RetryAfter: retryInterval},
+			want: Status{Reason: v1alpha1.ReasonEnforcementPending, Message: messagePending(false), RetryAfter: retryInterval},
 		},
 		"the webhook does not answer": {
 			response: policytest.DryRun{Err: failing},
-			want:     Status{Reason: v1alpha1.ReasonRejected, Message: msgRefused(failing), RetryAfter: retryInterval},
+			want:     Status{Reason: v1alpha1.ReasonRejected, Message: messageRefused(failing), RetryAfter: retryInterval},
 		},
 		"a webhook of another project rejects the dry run, maybe before the webhook is called": {
-			response: policytest.DryRun{Err: errForbidden}, want: enforced(msgUnconfirmed(errForbidden), time.Minute, false),
+			response: policytest.DryRun{Err: errForbidden}, want: enforced(messageUnconfirmed(errForbidden), time.Minute, false),
 		},
 		"a policy rejects the dry run after the webhook was called": {
-			response: policytest.DryRun{Err: deniedByTemplates}, want: enforced(msgUnconfirmed(deniedByTemplates), time.Minute, true),
+			response: policytest.DryRun{Err: deniedByTemplates}, want: enforced(messageUnconfirmed(deniedByTemplates), time.Minute, true),
 		},
 		"the webhooks select no requests": {
 			hasNoWebhooks: true,
 			want: Status{
-				Reason: v1alpha1.ReasonPolicyMissing, Message: msgMissing([]string{msgNoWebhook}), RetryAfter: serverInterval,
+				Reason: v1alpha1.ReasonPolicyMissing, Message: messageMissing([]string{messageNoWebhook}), RetryAfter: serverInterval,
 			},
 		},
 	} {
@@ -232,7 +232,7 @@ func TestNotInstalled(t *testing.T) {
 	found := installed(t, policytest.Default(admissionv1.Fail)...)
 	g.Expect(NotInstalled(found, errOutage)).To(BeZero())
 	g.Expect(NotInstalled(found, errForbidden)).To(Equal(Status{
-		Reason: v1alpha1.ReasonEnforcementPending, Message: msgNotInjecting(errForbidden),
+		Reason: v1alpha1.ReasonEnforcementPending, Message: messageNotInjecting(errForbidden),
 	}))
 }
 
@@ -248,11 +248,11 @@ func TestWarning(t *testing.T) {
 		want    string
 	}{
 		"no templates":           {"nslifecycle-templates", policytest.Set("rbac.corp.com"), ""},
-		"templates":              {"nslifecycle-templates", templates, msgTemplatesUnprotected([]string{`ValidatingAdmissionPolicy "templates"`})},
+		"templates":              {"nslifecycle-templates", templates, messageTemplatesUnprotected([]string{`ValidatingAdmissionPolicy "templates"`})},
 		"no confined subject":    {"nslifecycle-initializer-authors", policytest.Set("rbac.corp.com"), ""},
-		"a confined subject":     {"nslifecycle-initializer-authors", confining, msgConfinementUnprotected([]string{`ValidatingAdmissionPolicy "initializer-authors"`})},
-		"no limits":              {"nslifecycle-confine", templates, "; " + msgUnlimited([]string{`ValidatingAdmissionPolicy "confine"`})},
-		"limits are not bound":   {"confine-binding", templates, "; " + msgUnlimited([]string{`a ValidatingAdmissionPolicyBinding for "confine"`})},
+		"a confined subject":     {"nslifecycle-initializer-authors", confining, messageConfinementUnprotected([]string{`ValidatingAdmissionPolicy "initializer-authors"`})},
+		"no limits":              {"nslifecycle-confine", templates, "; " + messageUnlimited([]string{`ValidatingAdmissionPolicy "confine"`})},
+		"limits are not bound":   {"confine-binding", templates, "; " + messageUnlimited([]string{`a ValidatingAdmissionPolicyBinding for "confine"`})},
 		"nothing is missing":     {"", templates, ""},
 		"settings without users": {"nslifecycle-unused-settings", templates, ""},
 	} {
@@ -351,7 +351,7 @@ func TestVerifyRetriesUnconfirmedSets(t *testing.T) {
 		g := NewWithT(t)
 		server := &policytest.DryRuns{Responses: []policytest.DryRun{{Err: errForbidden}, {Pending: "rbac.corp.com"}}}
 		verifier, found := newVerifier(server.Create), installed(t, policytest.Default(admissionv1.Fail)...)
-		for _, message := range []string{msgEnforced + msgUnconfirmed(errForbidden), msgEnforced} {
+		for _, message := range []string{messageEnforced + messageUnconfirmed(errForbidden), messageEnforced} {
 			status, err := verifier.Verify(t.Context(), policytest.Set("rbac.corp.com"), found)
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(status.Message).To(Equal(message))

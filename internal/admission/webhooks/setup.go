@@ -65,7 +65,7 @@ func (o *Options) IsServed() bool { return o.Address != disabledAddress }
 func (o *Options) Validate() error {
 	var errs []error
 	if o.IsServed() && !isAddress(o.Address) {
-		errs = append(errs, fmt.Errorf(msgInvalidAddress, o.Address))
+		errs = append(errs, fmt.Errorf(messageInvalidAddress, o.Address))
 	}
 	if o.URL != "" {
 		if _, err := o.host(); err != nil {
@@ -73,7 +73,7 @@ func (o *Options) Validate() error {
 		}
 	}
 	if len(o.ClientNames) > 0 && o.ClientCAFile == "" {
-		errs = append(errs, errors.New(msgNamesWithoutCA))
+		errs = append(errs, errors.New(messageNamesWithoutCA))
 	}
 	return errors.Join(errs...)
 }
@@ -81,7 +81,7 @@ func (o *Options) Validate() error {
 func (o *Options) host() (string, error) {
 	base, err := url.Parse(o.URL)
 	if err != nil || base.Scheme != "https" || base.Hostname() == "" || net.ParseIP(base.Hostname()) != nil {
-		return "", fmt.Errorf(msgInvalidURL, o.URL)
+		return "", fmt.Errorf(messageInvalidURL, o.URL)
 	}
 	return base.Hostname(), nil
 }
@@ -177,12 +177,12 @@ func tlsConfig(options Options, certificate *Certificate) (*tls.Config, error) {
 	}
 	config.ClientAuth, config.ClientCAs = tls.RequireAndVerifyClientCert, x509.NewCertPool()
 	if !config.ClientCAs.AppendCertsFromPEM(data) {
-		return nil, fmt.Errorf(msgInvalidClientCA, options.ClientCAFile)
+		return nil, fmt.Errorf(messageInvalidClientCA, options.ClientCAFile)
 	}
 	config.VerifyConnection = func(state tls.ConnectionState) error {
 		name := state.PeerCertificates[0].Subject.CommonName
 		if len(options.ClientNames) > 0 && !slices.Contains(options.ClientNames, name) {
-			return fmt.Errorf(msgUnknownClient, name)
+			return fmt.Errorf(messageUnknownClient, name)
 		}
 		return nil
 	}
@@ -199,9 +199,9 @@ const (
 	messageRotationFailed     = "Failed to rotate the certificate"
 
 	// Errors of the flags.
-	msgInvalidAddress  = "--webhook-bind-address %q is not an address such as :9443"
-	msgInvalidURL      = "--webhook-url %q is not an https URL with a DNS name"
-	msgNamesWithoutCA  = "--webhook-client-allowed-names requires --webhook-client-ca-file"
-	msgInvalidClientCA = "--webhook-client-ca-file %q contains no certificate"
-	msgUnknownClient   = "the client certificate for %q is not allowed"
+	messageInvalidAddress  = "--webhook-bind-address %q is not an address such as :9443"
+	messageInvalidURL      = "--webhook-url %q is not an https URL with a DNS name"
+	messageNamesWithoutCA  = "--webhook-client-allowed-names requires --webhook-client-ca-file"
+	messageInvalidClientCA = "--webhook-client-ca-file %q contains no certificate"
+	messageUnknownClient   = "the client certificate for %q is not allowed"
 )
