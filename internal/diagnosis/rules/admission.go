@@ -192,7 +192,7 @@ func (f view) findServerDenies() (findings []diagnosis.Finding) {
 		return findings
 	}
 	finding := f.newFinding(diagnosis.CauseAdmissionRejected, diagnosis.RankInferred,
-		fmt.Sprintf(messageServerDenies, denied.effect()), nil)
+		fmt.Sprintf(messageServerDenies, denied.effect()), params{"denier": nil})
 	finding.Evidence = denied.evidence()
 	finding.Remedies = append(denied.writeRemedies(), diagnosis.Resolve("Resolve the problem that the error reports"))
 	if denied.isOfWrite {

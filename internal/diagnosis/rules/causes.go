@@ -73,7 +73,10 @@ func init() {
 		forcePod      = "kubectl delete pod ${pod} --namespace=${namespace} --grace-period=0 --force"
 		getNamespace  = "kubectl get namespace ${namespace} --output=yaml --show-managed-fields"
 		logs          = "kubectl logs --namespace=${workloadNamespace} ${workload} --tail=100"
-		force         = "kubectl nslifecycle finalize ${namespace} --"
+		// The controller is not known.
+		findController = "Find the controller responsible for ${unownedFinalizer}, and keep it running until the namespace " +
+			"is deleted"
+		force = "kubectl nslifecycle finalize ${namespace} --"
 	)
 	inspect, resolve, resolveWith := diagnosis.Inspect, diagnosis.Resolve, diagnosis.ResolveWith
 	type remedies = []diagnosis.Remedy
@@ -223,13 +226,15 @@ func init() {
 			}},
 		{diagnosis.CauseNamespaceFinalizer, ruleNamespaceFinalizer,
 			"A namespace finalizer (an entry of spec.finalizers) has not been removed.", "", remedies{
-				inspect("Find the controller responsible for ${finalizer}, and keep it running until the namespace is deleted"),
+				resolve("Keep the controller of initializer ${initializer} running until the namespace is deleted. If the " +
+					"controller does not handle deletion, remove finalizer ${finalizer} from the configuration, so that the " +
+					"finalizer is not added to new namespaces"),
+				inspect(findController),
 				inspect(getNamespace), resolveWith(remedyForcePreview, force+"namespace-finalizer=${finalizer}"),
 			}},
 		{diagnosis.CauseNamespaceMetadataFinalizer, ruleNamespaceFinalizer,
 			"A finalizer in metadata.finalizers of the Namespace has not been removed.", "", remedies{
-				inspect("Find the controller responsible for ${finalizer}, and keep it running until the namespace is deleted"),
-				inspect(getNamespace), resolveWith(remedyForcePreview, force+"metadata-finalizer=${finalizer}"),
+				inspect(findController), inspect(getNamespace), resolveWith(remedyForcePreview, force+"metadata-finalizer=${finalizer}"),
 			}},
 		{diagnosis.CauseUnknown, ruleUnknown, "The deletion makes no progress for an unknown reason.", "", remedies{
 			inspect("kubectl get namespace ${namespace} --output=yaml"),
@@ -262,7 +267,8 @@ func entryOf(cause diagnosis.Cause) (entry Entry, position int) {
 	return Entry{}, len(causes)
 }
 
-// params are the values of the parameters of remedies, except the name of the namespace.
+// params are the values of the parameters of remedies, except the name of the namespace. The texts that contain a
+// parameter without values are omitted.
 type params map[string][]string
 
 // newFinding returns a finding with the remedies and the loss of its cause.
@@ -275,7 +281,7 @@ func (f view) newFinding(cause diagnosis.Cause, rank diagnosis.Rank, message str
 	return finding
 }
 
-// remediesFor returns the remedies of a cause whose parameters all have values.
+// remediesFor returns the remedies of a cause, except those with a parameter that has no values.
 func (f view) remediesFor(cause diagnosis.Cause, values params) []diagnosis.Remedy {
 	var remedies []diagnosis.Remedy
 	entry, _ := entryOf(cause)
@@ -296,13 +302,17 @@ func (f view) remediesFor(cause diagnosis.Cause, values params) []diagnosis.Reme
 	return remedies
 }
 
-// format replaces the parameters in a text with verbs of package fmt. ok reports whether all of them have values.
+// format replaces the parameters in a text with verbs of package fmt. ok reports whether all of them have values. A
+// parameter that the rule forgets remains in the text, and fails a test.
 func (f view) format(text string, values params) (format string, args []any, ok bool) {
 	ok = true
 	format = os.Expand(text, func(name string) string {
-		all := values[name]
-		if name == "namespace" {
+		all, isSet := values[name]
+		switch {
+		case name == "namespace":
 			all = []string{f.Namespace.Name}
+		case !isSet:
+			all = []string{"${" + name + "}"}
 		}
 		ok = ok && len(all) > 0
 		for _, value := range all {

@@ -65,7 +65,7 @@ func (f view) findConversions() []diagnosis.Finding {
 }
 
 func (f view) conversionFinding(failure *conversionFailure) diagnosis.Finding {
-	values := params{}
+	values := params{"crd": nil, "backend": nil}
 	crd := f.crdFor(failure)
 	if crd != nil {
 		values["crd"] = []string{crd.Name}

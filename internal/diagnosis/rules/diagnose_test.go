@@ -118,6 +118,7 @@ func TestDiagnoseArbitraryFacts(t *testing.T) {
 			if finding.Message == "" || len(finding.Remedies) == 0 || finding.Count < len(finding.Objects) || len(finding.Objects) > diagnosis.MaxObjects {
 				t.Fatalf("invalid finding %+v for the facts %+v", finding, facts)
 			}
+			expectParameters(t, finding)
 		}
 	}
 }

@@ -205,7 +205,7 @@ func (f view) discoveryFinding(groupVersion schema.GroupVersion) diagnosis.Findi
 		f.quoteConditions(corev1.NamespaceDeletionDiscoveryFailure)...)
 	if answers {
 		finding.Evidence = append(finding.Evidence,
-			diagnosis.Proven(fmt.Sprintf("%s succeeds", finding.Remedies[0]))...)
+			diagnosis.Proven(fmt.Sprintf("kubectl get --raw=/apis/%s succeeds", groupVersion))...)
 	}
 	return finding.WithObjects([]diagnosis.Object{{Resource: string(diagnosis.SourceAPIServices), Name: name}})
 }

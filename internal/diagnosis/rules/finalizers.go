@@ -212,7 +212,7 @@ func (f view) setOwnerNotRunning(
 // setCause sets the cause and the message, and adds the remedies of the cause.
 func (f view) setCause(finding *diagnosis.Finding, cause diagnosis.Cause, message string, c ownerCase) {
 	finding.Cause, finding.Message = cause, message
-	values := params{}
+	values := params{"workload": nil, "workloadNamespace": nil}
 	for _, workload := range c.owner.Workloads {
 		if workload.IsReady() && values["workload"] == nil {
 			values["workload"] = []string{string(workload.Source) + "/" + workload.Name}

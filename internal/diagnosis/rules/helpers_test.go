@@ -238,6 +238,7 @@ func runCases(t *testing.T, cases map[string]diagnoseCase) {
 
 func expectFinding(t *testing.T, got diagnosis.Finding, want want) {
 	t.Helper()
+	expectParameters(t, got)
 	if got.Cause != want.cause || got.Rank != want.rank {
 		t.Fatalf("got %s (%s), want %s (%s): %s %q", got.Cause, got.Rank, want.cause, want.rank, got.Message, got.Evidence)
 	}
@@ -257,6 +258,14 @@ func expectFinding(t *testing.T, got diagnosis.Finding, want want) {
 	}
 	if want.objects != nil && !reflect.DeepEqual(names, want.objects) {
 		t.Errorf("objects are %v, want %v", names, want.objects)
+	}
+}
+
+// expectParameters fails if a text of a finding contains a parameter that the rule has not set.
+func expectParameters(t *testing.T, got diagnosis.Finding) {
+	t.Helper()
+	if strings.Contains(fmt.Sprint(got.Remedies, got.Loss), "${") {
+		t.Errorf("a parameter of %s is not set: %v %s", got.Cause, got.Remedies, got.Loss)
 	}
 }
 

@@ -68,8 +68,7 @@ func (f view) findInitializer() []diagnosis.Finding {
 func (f view) initializerRemedies(cause diagnosis.Cause, pending []string) []diagnosis.Remedy {
 	var remedies []diagnosis.Remedy
 	if pending[0] == v1alpha1.TemplatesInitializer {
-		remedies = f.remediesFor(cause, nil)
-		remedies = slices.Insert(remedies, len(remedies)-1, f.templateRemedies()...)
+		remedies = append(f.templateRemedies(), f.remediesFor(cause, params{"initializer": nil})...)
 	} else {
 		remedies = f.remediesFor(cause, params{"initializer": pending[:1]})
 	}

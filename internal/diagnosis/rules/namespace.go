@@ -234,7 +234,9 @@ func (f view) namespaceFinalizerFinding(finalizer, list string, cause diagnosis.
 		finding.Evidence = append(diagnosis.Published(quoteCondition(
 			f.Condition(corev1.NamespaceConditionType(finalizer)))), finding.Evidence...)
 	}
-	finding.Remedies = f.remediesFor(cause, params{"finalizer": {finalizer}})
+	finding.Remedies = f.remediesFor(cause, params{
+		"finalizer": {finalizer}, "unownedFinalizer": {finalizer}, "initializer": nil,
+	})
 	return f.aboutNamespace(finding)
 }
 
@@ -256,9 +258,9 @@ func (f view) addInitializer(finding *diagnosis.Finding, finalizer string) {
 	finding.Evidence = append(finding.Evidence, diagnosis.Proven(
 		fmt.Sprintf("NamespaceInitializerConfiguration %q has finalizer %s for initializer %s",
 			initializer.Configuration, finalizer, initializer.Name))...)
-	finding.Remedies[0] = diagnosis.Resolve(fmt.Sprintf("Keep the controller of initializer %s running until the "+
-		"namespace is deleted. If the controller does not handle deletion, remove finalizer %s from the configuration, "+
-		"so that the finalizer is not added to new namespaces", initializer.Name, finalizer))
+	finding.Remedies = f.remediesFor(finding.Cause, params{
+		"finalizer": {finalizer}, "unownedFinalizer": nil, "initializer": {initializer.Name},
+	})
 	finding.OwnerState = diagnosis.OwnerUnknown
 	if f.Condition(corev1.NamespaceConditionType(finalizer)) != nil {
 		return // An agent has published this condition, possibly with another identity.

@@ -127,7 +127,7 @@ func (f view) isNodeUnreachable(name string) bool {
 
 func (f view) nodeFinding(node string, pods []diagnosis.RemainingObject) diagnosis.Finding {
 	problem := f.nodeProblem(node)
-	values := params{"pod": {pods[0].Name}}
+	values := params{"pod": {pods[0].Name}, "node": nil}
 	if !f.isNodeMissing(node) {
 		values["node"] = []string{node}
 	}
