@@ -110,7 +110,7 @@ VERSIONS ?= 1.33 1.34 1.35 1.36 1.37
 # The version from which test-upgrade upgrades: the latest tag before this commit.
 FROM ?= $(shell git describe --tags --abbrev=0 HEAD^ 2>/dev/null)
 
-test-unit: ## Test all packages that need no API server.
+test-unit: ## Run the unit tests, which need no API server.
 	go test ./api/... ./cmd/... ./internal/... ./pkg/... ./hack/chart ./hack/policies $(ARGS)
 
 # Garbage collection takes a seventh of the processor time of an API server whose heap is small. All processes inherit
@@ -176,7 +176,7 @@ test-versions: helm kustomize ginkgo
 	if [ -n "$$failed" ]; then echo "Suites failed with Kubernetes$$failed." >&2; exit 1; fi
 
 test-version:
-	$(run-suites) $(ARGS) $(patsubst %,./test/%,$(call suites,versions))
+	$(run-suites) --timeout=2h $(ARGS) $(patsubst %,./test/%,$(call suites,versions))
 
 test-upgrade:
 	@[ -n "$(FROM)" ] || { echo "There is no tag to upgrade from. Set FROM to a tag or commit." >&2; exit 1; }

@@ -133,8 +133,9 @@ undeploy() {
 }
 
 wait_for_deletion() {
-  [[ -z "$(kubectl get namespace "${namespace}" --ignore-not-found --output=name)" ]] ||
-    kubectl wait --for=delete "namespace/${namespace}" --timeout="$1"
+  local found
+  found="$(kubectl get namespace "${namespace}" --ignore-not-found --output=name)" || return # set -e has no effect in if.
+  [[ -z "${found}" ]] || kubectl wait --for=delete "namespace/${namespace}" --timeout="$1"
 }
 
 case "${1:-}" in

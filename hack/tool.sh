@@ -11,7 +11,7 @@ set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-readonly name="$1"
+readonly name="${1:?usage: hack/tool.sh NAME}"
 read -r _ package version variables < <(grep "^${name} " hack/tools.txt) || {
   echo "hack/tools.txt does not list ${name}." >&2
   exit 1

@@ -14,7 +14,8 @@ import (
 
 // runningManager is a manager to which a reconciler can add runnables, which then run on the leader. A manager of
 // controller-runtime blocks, until its grace period has passed, if it gets two runnables in the moment in which it
-// stops: the second call of Add waits for a loop that waits for StopAndWait, which waits for Add.
+// stops: the second call of Add waits for a loop that starts runnables, the loop waits until the group has stopped, and
+// this waits for Add.
 type runningManager struct {
 	ctrl.Manager
 	added   chan manager.Runnable

@@ -215,22 +215,42 @@ func namesIn(t *testing.T, table string) []string {
 	}
 	var names []string
 	for line := range strings.Lines(string(content)) {
-		if !strings.HasPrefix(line, "#") {
-			names = append(names, strings.Fields(line)[0])
+		if fields := strings.Fields(line); len(fields) > 0 && fields[0] != "#" {
+			names = append(names, fields[0])
 		}
 	}
 	return names
 }
 
-// TestSuites checks the list of suites: make would not run a suite with another name.
+// TestSuites checks the list of suites: make would not run a suite with another name, nor the long specs of a suite that
+// is not marked.
 func TestSuites(t *testing.T) {
+	suites, err := os.ReadFile(filepath.Join(root, "test", "suites.txt"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	files, err := filepath.Glob(filepath.Join(root, "test", "*", "suite_test.go"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	var want []string
 	for _, file := range files {
-		want = append(want, filepath.Base(filepath.Dir(file)))
+		name := filepath.Base(filepath.Dir(file))
+		want = append(want, name)
+		specs, err := filepath.Glob(filepath.Join(filepath.Dir(file), "*_test.go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, spec := range specs {
+			content, err := os.ReadFile(spec)
+			if err != nil {
+				t.Fatal(err)
+			}
+			isLong := strings.Contains(string(content), `Label("long")`)
+			if isLong && !regexp.MustCompile(`(?m)^`+name+` .*(separate|long)`).Match(suites) {
+				t.Errorf("test/suites.txt does not mark %s as long, but %s has a long spec", name, spec)
+			}
+		}
 	}
 	got := namesIn(t, "test/suites.txt")
 	slices.Sort(got)

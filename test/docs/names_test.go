@@ -101,6 +101,8 @@ func readSource(t *testing.T) source {
 	walkFiles(t, func(file string, content []byte) {
 		extension := filepath.Ext(file)
 		switch {
+		case extension == "" && slices.Contains(content, 0):
+			t.Errorf("%s is a binary file, which does not belong into the repository", file)
 		case extension == ".md" && !isGenerated(file), strings.HasPrefix(file, "dist/"), strings.Contains(file, "/testdata/"):
 		case extension == ".go":
 			result.readGo(file, content)
