@@ -234,7 +234,8 @@ func init() {
 			}},
 		{diagnosis.CauseNamespaceMetadataFinalizer, ruleNamespaceFinalizer,
 			"A finalizer in metadata.finalizers of the Namespace has not been removed.", "", remedies{
-				inspect(findController), inspect(getNamespace), resolveWith(remedyForcePreview, force+"metadata-finalizer=${finalizer}"),
+				inspect(findController), inspect(getNamespace),
+				resolveWith(remedyForcePreview, force+"metadata-finalizer=${finalizer}"),
 			}},
 		{diagnosis.CauseUnknown, ruleUnknown, "The deletion makes no progress for an unknown reason.", "", remedies{
 			inspect("kubectl get namespace ${namespace} --output=yaml"),
@@ -270,6 +271,12 @@ func entryOf(cause diagnosis.Cause) (entry Entry, position int) {
 // params are the values of the parameters of remedies, except the name of the namespace. The texts that contain a
 // parameter without values are omitted.
 type params map[string][]string
+
+// Parameters of several rules.
+const (
+	paramFinalizer   = "finalizer"
+	paramInitializer = "initializer"
+)
 
 // newFinding returns a finding with the remedies and the loss of its cause.
 func (f view) newFinding(cause diagnosis.Cause, rank diagnosis.Rank, message string, values params) diagnosis.Finding {

@@ -32,7 +32,7 @@ func (f view) findVolumes() []diagnosis.Finding {
 		pod := users[0]
 		finding := f.newFinding(diagnosis.CauseVolumeInUse, diagnosis.RankProven,
 			fmt.Sprintf("persistentvolumeclaims %q is in use by pod %q, which is not being deleted", object.Name, pod.Name),
-			params{"pod": {pod.Name}, "finalizer": {owners.FinalizerPVC}})
+			params{"pod": {pod.Name}, paramFinalizer: {owners.FinalizerPVC}})
 		finding.Finalizer = owners.FinalizerPVC
 		finding.Evidence = diagnosis.Proven(
 			finalizerEvidence(owners.FinalizerPVC, []diagnosis.RemainingObject{object}),

@@ -71,7 +71,7 @@ func (f view) builtInFinding(
 		Evidence: append(diagnosis.Proven(finalizerEvidence(finalizer, objects)), diagnosis.Inferred(lease.text)...),
 		// The remedies do not depend on the finalizer.
 		Remedies: f.remediesFor(diagnosis.CauseForegroundDeletion,
-			params{"manager": {known.Manager}, "finalizer": {finalizer}}),
+			params{"manager": {known.Manager}, paramFinalizer: {finalizer}}),
 		Loss: known.Loss, OwnerState: diagnosis.OwnerUnknown,
 	}
 	if lease.exists && lease.isCurrent {

@@ -68,9 +68,9 @@ func (f view) findInitializer() []diagnosis.Finding {
 func (f view) initializerRemedies(cause diagnosis.Cause, pending []string) []diagnosis.Remedy {
 	var remedies []diagnosis.Remedy
 	if pending[0] == v1alpha1.TemplatesInitializer {
-		remedies = append(f.templateRemedies(), f.remediesFor(cause, params{"initializer": nil})...)
+		remedies = append(f.templateRemedies(), f.remediesFor(cause, params{paramInitializer: nil})...)
 	} else {
-		remedies = f.remediesFor(cause, params{"initializer": pending[:1]})
+		remedies = f.remediesFor(cause, params{paramInitializer: pending[:1]})
 	}
 	return append(remedies, diagnosis.ResolveWith("To use the namespace without the initializer, an administrator can "+
 		"remove it from the pending list", f.skipCommand(pending)))

@@ -235,7 +235,7 @@ func (f view) namespaceFinalizerFinding(finalizer, list string, cause diagnosis.
 			f.Condition(corev1.NamespaceConditionType(finalizer)))), finding.Evidence...)
 	}
 	finding.Remedies = f.remediesFor(cause, params{
-		"finalizer": {finalizer}, "unownedFinalizer": {finalizer}, "initializer": nil,
+		paramFinalizer: {finalizer}, "unownedFinalizer": {finalizer}, paramInitializer: nil,
 	})
 	return f.aboutNamespace(finding)
 }
@@ -259,7 +259,7 @@ func (f view) addInitializer(finding *diagnosis.Finding, finalizer string) {
 		fmt.Sprintf("NamespaceInitializerConfiguration %q has finalizer %s for initializer %s",
 			initializer.Configuration, finalizer, initializer.Name))...)
 	finding.Remedies = f.remediesFor(finding.Cause, params{
-		"finalizer": {finalizer}, "unownedFinalizer": nil, "initializer": {initializer.Name},
+		paramFinalizer: {finalizer}, "unownedFinalizer": nil, paramInitializer: {initializer.Name},
 	})
 	finding.OwnerState = diagnosis.OwnerUnknown
 	if f.Condition(corev1.NamespaceConditionType(finalizer)) != nil {
