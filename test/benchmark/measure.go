@@ -27,7 +27,6 @@ const (
 type benchmark struct {
 	options
 	servers [2]*server
-	binary  string
 	manager *harness.Process
 	// admission serves the webhooks of the server with nslifecycle, and applies missing policies.
 	admission *controlplane.Manager
@@ -38,16 +37,12 @@ type benchmark struct {
 func measure(ctx context.Context, opts options) (outcome *report, err error) {
 	b := &benchmark{options: opts}
 	b.report.facts = append(b.report.facts, harness.DescribeMachine()...)
-	harness.Say("Starting two control planes and building the manager")
+	harness.Say("Starting two control planes")
 	if err := b.start(ctx); err != nil {
 		return nil, errors.Join(err, b.stop())
 	}
 	defer func() { err = errors.Join(err, b.stop()) }()
-	version, err := b.servers[without].admin.Discovery().ServerVersion()
-	if err != nil {
-		return nil, fmt.Errorf("failed to get the version of the API server: %w", err)
-	}
-	b.report.facts = append(b.report.facts, b.DescribeServer(version.GitVersion))
+	b.report.facts = append(b.report.facts, b.DescribeServer(b.servers[without].Version))
 
 	for _, phase := range []func(context.Context) error{
 		b.compareBare, b.install, b.compareWorking, b.compareInstalled, b.compareEachPolicy, b.compareDeregistered,
@@ -68,12 +63,7 @@ func (b *benchmark) start(ctx context.Context) error {
 		})
 	}
 	starting.Wait()
-	if err := errors.Join(errs[:]...); err != nil {
-		return err
-	}
-	var err error
-	b.binary, err = harness.BuildManager(ctx, b.servers[with].Dir)
-	return err
+	return errors.Join(errs[:]...)
 }
 
 func (b *benchmark) stop() error {
@@ -106,7 +96,7 @@ func (b *benchmark) install(ctx context.Context) error {
 	if b.admission, err = server.StartAdmission(ctx); err != nil {
 		return err
 	}
-	if b.manager, err = startManager(ctx, server, b.binary); err != nil {
+	if b.manager, err = server.StartManager(ctx); err != nil {
 		return err
 	}
 	if err := server.register(ctx); err != nil {

@@ -7,10 +7,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
-	"strconv"
+	"slices"
 	"strings"
-	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -39,7 +37,7 @@ const (
 
 // server is a control plane and its clients.
 type server struct {
-	*controlplane.ControlPlane
+	*harness.Cluster
 	admin kubernetes.Interface
 	user  kubernetes.Interface
 	// created is the number of created objects, which makes their names unique.
@@ -48,13 +46,13 @@ type server struct {
 
 // startServer starts a control plane with an ordinary user and a namespace to write to.
 func startServer(ctx context.Context, fsync bool) (*server, error) {
-	plane, err := controlplane.Start(ctx, controlplane.WithEtcdFlag("unsafe-no-fsync", strconv.FormatBool(!fsync)))
+	cluster, err := harness.StartCluster(ctx, fsync)
 	if err != nil {
 		return nil, err
 	}
-	s := &server{ControlPlane: plane}
+	s := &server{Cluster: cluster}
 	if err := s.prepare(ctx); err != nil {
-		return nil, errors.Join(err, plane.Stop())
+		return nil, errors.Join(err, cluster.Stop())
 	}
 	return s, nil
 }
@@ -202,24 +200,12 @@ func (s *server) removeNamespaces(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("failed to list the namespaces to remove: %w", err)
 	}
-	names := make(chan *corev1.Namespace)
-	errs := make([]error, parallel)
-	var workers sync.WaitGroup
-	for i := range errs {
-		workers.Go(func() {
-			for namespace := range names {
-				errs[i] = errors.Join(errs[i], s.removeNamespace(ctx, namespace))
-			}
-		})
-	}
-	for i := range list.Items {
-		if strings.HasPrefix(list.Items[i].Name, prefix) {
-			names <- &list.Items[i]
-		}
-	}
-	close(names)
-	workers.Wait()
-	return errors.Join(errs...)
+	measured := slices.DeleteFunc(list.Items, func(namespace corev1.Namespace) bool {
+		return !strings.HasPrefix(namespace.Name, prefix)
+	})
+	return harness.InParallelWithLimit(ctx, parallel, len(measured), func(ctx context.Context, i int) error {
+		return s.removeNamespace(ctx, &measured[i])
+	})
 }
 
 func (s *server) removeNamespace(ctx context.Context, namespace *corev1.Namespace) error {
@@ -233,19 +219,4 @@ func (s *server) removeNamespace(ctx context.Context, namespace *corev1.Namespac
 		return fmt.Errorf("failed to remove namespace %q: %w", namespace.Name, err)
 	}
 	return nil
-}
-
-// startManager starts the manager with a token of its ServiceAccount. The caller starts the admission controller.
-func startManager(ctx context.Context, s *server, binary string) (*harness.Process, error) {
-	config, err := s.ServiceAccountConfig(ctx, controlplane.SystemNamespace, controlplane.ServiceAccount)
-	if err != nil {
-		return nil, err
-	}
-	kubeconfig := filepath.Join(s.Dir, "manager.kubeconfig")
-	if err := controlplane.WriteKubeconfig(kubeconfig, config); err != nil {
-		return nil, err
-	}
-	return harness.StartProcess(ctx, "the manager", filepath.Join(s.Dir, "manager.log"), binary,
-		"--kubeconfig", kubeconfig, controlplane.WithoutAdmission, "--leader-elect=false",
-		"--health-probe-bind-address=0", "--metrics-bind-address=0")
 }
