@@ -154,7 +154,7 @@ func TestAdmissionReconcile(t *testing.T) {
 				g, ctx := NewWithT(t), t.Context()
 				set := policytest.Set(injected)
 				set.ResourceVersion, set.CreationTimestamp = "", metav1.NewTime(policytest.Now.Add(-test.age))
-				reason := ""
+				reason, hasWebhooks := "", false
 				api := newFakeClient(interceptor.Funcs{
 					Create: (&policytest.DryRuns{Responses: []policytest.DryRun{test.response}}).Create,
 					Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
@@ -169,7 +169,8 @@ func TestAdmissionReconcile(t *testing.T) {
 						reason = object.(*internalv1alpha1.NamespaceInitializerSet).Status.Conditions[0].Reason
 						return nil
 					},
-				}, append(test.change(policytest.Default(admissionv1.Ignore)), set)...)
+				}, append(test.change(policytest.Default(admissionv1.Ignore)), set,
+					&admissionv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: internalv1alpha1.HoldConfiguration}})...)
 				discovery := &discoveryfake.FakeDiscovery{Fake: &clienttesting.Fake{Resources: []*metav1.APIResourceList{{
 					GroupVersion: "admissionregistration.k8s.io/v1",
 					APIResources: []metav1.APIResource{{Name: "mutatingadmissionpolicies"}, {Name: "mutatingadmissionpolicybindings"}},
@@ -178,6 +179,7 @@ func TestAdmissionReconcile(t *testing.T) {
 				reconciler := &AdmissionReconciler{
 					Client: api, Installer: &install.Installer{Client: api, Live: api, Discovery: discovery, ServerClock: servertime.NewClock(clock)},
 					Verifier: &verify.Verifier{Namespaces: api}, Clock: clock, watched: map[string]bool{},
+					setupWebhooks: func() error { hasWebhooks = true; return nil },
 				}
 				for _, object := range policies.MutatingObjects() {
 					reconciler.watched[fmt.Sprintf("%T", object)] = true
@@ -188,6 +190,7 @@ func TestAdmissionReconcile(t *testing.T) {
 				} else {
 					g.Expect(err).To(MatchError(test.wantError))
 				}
+				g.Expect(hasWebhooks).To(Equal(test.want != v1alpha1.ReasonPolicyMissing))
 				g.Expect(reason).To(Equal(test.want))
 				g.Expect(result.RequeueAfter).To(Equal(test.wantRetry))
 				inject := &admissionv1.MutatingAdmissionPolicy{}
@@ -200,4 +203,19 @@ func TestAdmissionReconcile(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A failed installation is reported, and nothing is verified.
+func TestAdmissionNotInstalled(t *testing.T) {
+	g := NewWithT(t)
+	status, err := (&AdmissionReconciler{}).enforce(t.Context(), policytest.Set(), &install.Result{}, errOutage)
+	g.Expect(err).To(MatchError(errOutage))
+	g.Expect(status.Reason).To(Equal(verify.NotInstalled(&verify.Installed{}, errOutage).Reason))
+}
+
+func TestAdmissionWithoutSet(t *testing.T) {
+	reconciler := &AdmissionReconciler{Client: newFakeClient(interceptor.Funcs{})}
+	result, err := reconciler.Reconcile(t.Context(), requestFor(internalv1alpha1.EffectiveSetName))
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	NewWithT(t).Expect(result).To(BeZero())
 }

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -66,6 +67,7 @@ type TemplateReconciler struct {
 	Observer    *observe.Observer
 	Writes      *observe.Writes
 	Rollouts    *observe.Rollouts
+	Clock       clock.PassiveClock
 	ServerClock *servertime.Clock
 	Recorder    events.EventRecorder
 	// Exempt are the names of the Namespaces to which no template is applied.
@@ -246,13 +248,13 @@ func (r *TemplateReconciler) review(ctx context.Context, current *v1alpha1.Names
 	}
 	unserved := r.Observer.Unserved(current)
 	isServed := slices.Equal(last.unserved, unserved)
-	if ok && last.generation == current.Generation && isServed && r.ServerClock.Since(last.at) < interval {
+	if ok && last.generation == current.Generation && isServed && r.Clock.Since(last.at) < interval {
 		return last
 	}
 	access := r.Authorizer.Check(ctx, current, isForbidden || last.generation != current.Generation)
 	now := review{
 		authorized: access.Status(), message: access.Message(current.Name), unserved: unserved, isForbidden: isForbidden,
-		generation: current.Generation, at: r.ServerClock.Now(),
+		generation: current.Generation, at: r.Clock.Now(),
 	}
 	template.Put(&r.reviews, current.UID, now)
 	if ok && (!isServed || last.message != now.message) {
@@ -318,7 +320,7 @@ func (r *TemplateReconciler) recordGeneration(
 			known.enforced.Status = metav1.ConditionTrue
 		}
 	case !ok || known.generation != current.Generation:
-		known = observedGeneration{generation: current.Generation, since: r.ServerClock.Now()}
+		known = observedGeneration{generation: current.Generation, since: r.Clock.Now()}
 	}
 	known.isProcessed = known.isProcessed || !slices.ContainsFunc(namespaces, func(namespace corev1.Namespace) bool {
 		return r.mustProcess(current, &namespace)
@@ -384,7 +386,7 @@ func (r *TemplateReconciler) writeStatus(
 	var unauthorizedFor time.Duration
 	authorized := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionAuthorized)
 	if authorized != nil && authorized.Status == metav1.ConditionFalse {
-		unauthorizedFor = min(now.Sub(observed.since), now.Sub(authorized.LastTransitionTime.Time))
+		unauthorizedFor = min(r.Clock.Since(observed.since), now.Sub(authorized.LastTransitionTime.Time))
 	}
 	setConditions(&status.Conditions, template.Conditions(current, template.ConditionInput{
 		Errors: r.Programs.Errors(current), IsOmitted: r.omitted.Has(current.Name),

@@ -58,7 +58,7 @@ func (s *templateServer) reconciler(objects ...client.Object) *TemplateReconcile
 		Sources: observe.NewSources(nil, api, sourceNamespace, nil),
 	}
 	return &TemplateReconciler{
-		Client: api, ServerClock: servertime.NewClock(clock), Requests: &Requests{}, Revisions: revisions, Programs: observer.Programs,
+		Client: api, Clock: clock, ServerClock: servertime.NewClock(clock), Requests: &Requests{}, Revisions: revisions, Programs: observer.Programs,
 		Writes: observer.Writes, Rollouts: observer.Rollouts, Recorder: events.NewFakeRecorder(10), Namespaces: &Requests{},
 		Exempt: exempt, Observer: observer,
 		Authorizer: &authorization.Authorizer{
@@ -515,7 +515,7 @@ func TestReviewIsRepeated(t *testing.T) {
 				reconciler.Rollouts.Report(namespaceOf("").Obj(), plan.Outcome{Templates: []plan.TemplateOutcome{test.outcome}})
 			}
 			clock := clocktesting.NewFakePassiveClock(now.Add(test.elapsed))
-			reconciler.ServerClock, reconciler.Authorizer.Clock = servertime.NewClock(clock), clock
+			reconciler.Clock, reconciler.Authorizer.Clock = clock, clock
 			g.Expect(reconciler.review(t.Context(), current).authorized).To(Equal(test.want))
 		})
 	}

@@ -69,7 +69,7 @@ func (e *fakeEngine) Observe(
 	tmpl := &v1alpha1.NamespaceTemplate{ObjectMeta: metav1.ObjectMeta{Name: "team", UID: "team-uid"}}
 	tmpl.Spec.Initialization.EffectiveTimeoutSeconds = e.deadline
 	return plan.Snapshot{
-		Namespace: namespace, State: state, Now: now, Start: now, FullPassInterval: time.Hour, Refusal: e.refusal,
+		Namespace: namespace, State: state, Now: now, ServerNow: now, Start: now, FullPassInterval: time.Hour, Refusal: e.refusal,
 		Applicable: []plan.TemplateSnapshot{{
 			Template: tmpl, Choice: plan.Choice{Revision: e.revision}, Latest: e.revision, Objects: e.objects,
 		}},

@@ -63,16 +63,16 @@ func addTemplates(_ context.Context, s *shared) error {
 			Client: s.GetClient(), SystemNamespace: s.SystemNamespace,
 		},
 		ServiceAccounts: s.system, SystemNamespace: s.SystemNamespace, FullPassInterval: s.TemplateFullPass,
-		ServerClock: s.ServerClock,
+		Clock: s.Clock, ServerClock: s.ServerClock,
 	}
 	writer := &execute.Writer{
 		Config: s.GetConfig(), Kinds: kinds, DryRuns: dryrun.New(contentrole.IsAggregated(live)),
 		SystemNamespace: s.SystemNamespace,
 	}
 	status := &controller.TemplateReconciler{
-		Client: s.GetClient(), Programs: observer.Programs, Observer: observer, Writes: writes, ServerClock: s.ServerClock,
-		Rollouts: observer.Rollouts, Revisions: s.revisions, ServiceAccounts: s.system, Requests: templates,
-		Namespaces: namespaces, Recorder: s.recorder(), Exempt: s.exempt(),
+		Client: s.GetClient(), Programs: observer.Programs, Observer: observer, Writes: writes, Clock: s.Clock,
+		ServerClock: s.ServerClock, Rollouts: observer.Rollouts, Revisions: s.revisions, ServiceAccounts: s.system,
+		Requests: templates, Namespaces: namespaces, Recorder: s.recorder(), Exempt: s.exempt(),
 		Authorizer: &authorization.Authorizer{
 			Client: s.GetClient(), ServiceAccounts: s.system, DryRunner: writer, Revisions: s.revisions,
 			SystemNamespace: s.SystemNamespace, Operator: permissions.SubjectOf(s.self), IsOperator: true,

@@ -6,6 +6,7 @@ package servertime
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -13,9 +14,10 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// trustedPrefix is the path of the requests whose responses set the clock. kube-apiserver itself serves
-// the core group. Other responses can come from an aggregated API server.
-const trustedPrefix = "/api/v1/"
+// trustedPrefixes are the paths of the requests whose responses set the clock. kube-apiserver itself serves the core
+// group, and the group of admission policies, whose APIService it restores. Other responses can come from an aggregated
+// API server.
+var trustedPrefixes = []string{"/api/v1/", "/apis/admissionregistration.k8s.io/"}
 
 const datePrecision = time.Second
 
@@ -84,7 +86,9 @@ type clockTransport struct {
 func (t clockTransport) RoundTrip(request *http.Request) (*http.Response, error) {
 	sent := t.clock.local.Now()
 	response, err := t.next.RoundTrip(request)
-	if err != nil || !strings.HasPrefix(request.URL.Path, trustedPrefix) {
+	if err != nil || !slices.ContainsFunc(trustedPrefixes, func(prefix string) bool {
+		return strings.HasPrefix(request.URL.Path, prefix)
+	}) {
 		return response, err
 	}
 	if date, err := http.ParseTime(response.Header.Get("Date")); err == nil {

@@ -8,17 +8,17 @@
 // Policies run before webhooks. Inject changes nothing that the policy has injected. Complete would undo a completion
 // by the policy, so completeAfterPolicy replaces it where the policy can have run: after an upgrade of the API server,
 // the webhooks remain, because other API servers may not serve the type, and the upgrade can be taken back. After
-// optionalAfter, new namespaces no longer depend on them.
+// an hour, new namespaces no longer depend on them.
 //
 // # End
 //
 // The first minor release after the end of upstream's support for Kubernetes 1.35 (docs/versions.md) deletes:
 //
-//   - this directory, which contains also the manifests and the permission, and internal/admission/install/webhooks.go
-//     without UpdateWebhooks,
+//   - this directory, which contains also the manifests and the permission,
+//   - in internal/admission/install/webhooks.go, all but the detection of the hold webhooks,
 //   - test/policywebhooks, and its line in test/suites.txt,
-//   - the line with this directory in config/webhook/kustomization.yaml, hack/policies/main.go and
-//     test/docs/imports_test.go,
+//   - this directory in config/webhook/kustomization.yaml, hack/policies/main.go and test/docs/imports_test.go,
+//   - InjectConfiguration in internal/admission/webhooks/certificate.go and internal/installcheck,
 //   - what does not compile then, and in docs and comments, what mentions this directory.
 //
 // After that, these have no use: Installed.Webhooks and Status.WebhooksMayFail of package verify, Request.Subpath and

@@ -5,6 +5,7 @@ package install
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -116,9 +117,29 @@ func (s *server) serve(mutating bool) {
 
 func (s *server) installer() *Installer {
 	return &Installer{
-		Client: s, Live: s, Discovery: &discoveryfake.FakeDiscovery{Fake: s.discovery},
+		Client: cache{s}, Live: s, Discovery: &discoveryfake.FakeDiscovery{Fake: s.discovery},
 		ServerClock: servertime.NewClock(clocktesting.NewFakePassiveClock(now)),
 	}
+}
+
+// cache contains only what the cache of the manager contains.
+type cache struct{ client.Client }
+
+func (c cache) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+	err := c.Client.Get(ctx, key, object, options...)
+	switch object.(type) {
+	case *admissionv1.MutatingAdmissionPolicy, *admissionv1.MutatingAdmissionPolicyBinding:
+		return errors.New("not every API server serves this type")
+	case *admissionv1.MutatingWebhookConfiguration:
+		if key.Name == internalv1alpha1.HoldConfiguration {
+			return err
+		}
+	default:
+		if err != nil || object.GetLabels()[internalv1alpha1.LabelPolicy] != "" {
+			return err
+		}
+	}
+	return apierrors.NewNotFound(schema.GroupResource{}, key.Name)
 }
 
 // read returns what is installed.

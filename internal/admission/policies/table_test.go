@@ -24,7 +24,6 @@ const root = "../../.."
 type manifest struct {
 	policy            *unstructured.Unstructured
 	text              string
-	policies          int
 	bindings, denying int
 }
 
@@ -56,7 +55,6 @@ func manifests(t *testing.T) map[string]*manifest {
 				}
 				object.SetAnnotations(map[string]string{"directory": filepath.Base(filepath.Dir(file))})
 				found[label].policy, found[label].text = object, string(content)
-				found[label].policies++
 			}
 		}
 	}

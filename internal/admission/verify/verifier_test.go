@@ -174,10 +174,9 @@ func TestVerifyWithWebhooks(t *testing.T) {
 	for name, test := range map[string]struct {
 		hasNoWebhooks, servesMutating bool
 		// isEmpty is true for a set without initializers.
-		isEmpty   bool
-		response  policytest.DryRun
-		want      Status
-		wantError error
+		isEmpty  bool
+		response policytest.DryRun
+		want     Status
 	}{
 		"the webhook selects no dry runs": {isEmpty: true, want: enforced("", serverInterval, false)},
 		"a policy or the webhook injects": {

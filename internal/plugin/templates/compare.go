@@ -167,7 +167,7 @@ func (c *comparer) newObserver() *observe.Observer {
 	return &observe.Observer{
 		Programs: &observe.Programs{}, Rollouts: rollouts, Writes: &observe.Writes{}, Limits: &observe.Limits{},
 		ServiceAccounts: anyAccount{}, ObjectOf: c.objectOf, FullPassInterval: time.Hour,
-		ServerClock: servertime.NewClock(now),
+		Clock: now, ServerClock: servertime.NewClock(now),
 	}
 }
 

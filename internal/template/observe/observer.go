@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
@@ -44,6 +45,7 @@ type Observer struct {
 	SystemNamespace string
 	// FullPassInterval is the time between two full passes over a Namespace.
 	FullPassInterval time.Duration
+	Clock            clock.PassiveClock
 	ServerClock      *servertime.Clock
 
 	start sync.Once
@@ -62,8 +64,8 @@ func (o *Observer) Observe(
 		return plan.Snapshot{}, err
 	}
 	snapshot := plan.Snapshot{
-		Namespace: namespace, State: state, Templates: templates, Now: o.ServerClock.Now(), Start: o.started,
-		FullPassInterval: o.FullPassInterval,
+		Namespace: namespace, State: state, Templates: templates, Now: o.Clock.Now(),
+		ServerNow: o.ServerClock.Now(), Start: o.started, FullPassInterval: o.FullPassInterval,
 	}
 	if template.AwaitsTemplates(namespace) {
 		if snapshot.Refusal, err = o.Limits.admit(ctx, namespace, templates); err != nil || snapshot.Refusal != nil {

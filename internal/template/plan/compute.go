@@ -58,9 +58,9 @@ func (p *Plan) startTurn() {
 	}) {
 		return
 	}
-	p.turnStart = initialization.TurnStart(p.Namespace, v1alpha1.TemplatesInitializer, p.Now)
+	p.turnStart = initialization.TurnStart(p.Namespace, v1alpha1.TemplatesInitializer, p.ServerNow)
 	if p.isNewTurn = p.turnStart.IsZero(); p.isNewTurn { // The turn, or the first deadline, is new.
-		p.turnStart = p.Now.Add(-startOnce(&p.Memory.FirstTurn, p.Now))
+		p.turnStart = p.ServerNow.Add(-startOnce(&p.Memory.FirstTurn, p.Now))
 	}
 }
 

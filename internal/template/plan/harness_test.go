@@ -47,7 +47,7 @@ func recordedConfigMap(name string) template.ObjectState {
 // snapshotOf returns a snapshot of an initialized Namespace.
 func snapshotOf(state template.Record) Snapshot {
 	return Snapshot{
-		Namespace: wrappers.MakeNamespace("ns").UID(namespaceUID).Obj(), State: state, Now: start, Start: start, FullPassInterval: time.Hour,
+		Namespace: wrappers.MakeNamespace("ns").UID(namespaceUID).Obj(), State: state, Now: start, ServerNow: start, Start: start, FullPassInterval: time.Hour,
 	}
 }
 

@@ -33,8 +33,12 @@ type Snapshot struct {
 	Applicable []TemplateSnapshot
 	// Refusal is the result for a new Namespace that exceeds a limit; nil otherwise.
 	Refusal *metav1.Status
-	// Now is the time of the snapshot, and Start that of the first snapshot of the operator.
-	Now, Start time.Time
+	// Now is the local time of the snapshot. Durations in the memory depend on it: the API server's time can jump, for
+	// example if two API servers respond in turns.
+	Now time.Time
+	// ServerNow is the API server's time of the snapshot, to compare with times in objects. Start is the API server's time
+	// of the operator's first snapshot.
+	ServerNow, Start time.Time
 	// FullPassInterval is the time between two full passes.
 	FullPassInterval time.Duration
 }

@@ -54,7 +54,7 @@ func (p *Plan) mustWaitUntilEffective(tmpl *v1alpha1.NamespaceTemplate) bool {
 func (p *Plan) untilDeadline(tmpl *v1alpha1.NamespaceTemplate) (time.Duration, bool) {
 	seconds := tmpl.Spec.Initialization.EffectiveTimeoutSeconds
 	timeout := time.Duration(ptr.Deref(seconds, 0)) * time.Second
-	return initialization.RemainingSince(p.turnStart, timeout, p.Now), seconds != nil
+	return initialization.RemainingSince(p.turnStart, timeout, p.ServerNow), seconds != nil
 }
 
 // checkAllEffective plans the operations that find whether the objects of a template are effective: whether the

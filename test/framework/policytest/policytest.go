@@ -16,7 +16,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -195,22 +194,4 @@ func (d *DryRuns) Create(
 // FailingList is a function for interceptor.Funcs that returns ErrUnavailable.
 func FailingList(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
 	return ErrUnavailable
-}
-
-// FailingPatch returns a function for interceptor.Funcs that returns the given error.
-func FailingPatch(err error) func(
-	context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption,
-) error {
-	return func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
-		return err
-	}
-}
-
-// FailingApply is like FailingPatch for server-side apply.
-func FailingApply(err error) func(
-	context.Context, client.WithWatch, runtime.ApplyConfiguration, ...client.ApplyOption,
-) error {
-	return func(context.Context, client.WithWatch, runtime.ApplyConfiguration, ...client.ApplyOption) error {
-		return err
-	}
 }
