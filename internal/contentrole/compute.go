@@ -83,8 +83,8 @@ const (
 	rankAbsent // in the role, but not shown by discovery
 )
 
-// Compute returns the rules of a role: those of its current types, and those that discovery shows and for which
-// isWanted returns true. It also returns why it does not add the others.
+// Compute returns the rules of a role: for its current types, and for the types in discovery for which isWanted returns
+// true. It also returns why it does not add other types.
 func (p Profile) Compute(
 	current []rbacv1.PolicyRule, found Discovery, isWanted func(schema.GroupResource) bool,
 ) (rules []rbacv1.PolicyRule, refused map[schema.GroupResource]string) {

@@ -70,7 +70,7 @@ type Keeper struct {
 
 	// mutex guards the fields below.
 	mutex sync.Mutex
-	// known are the types in the role when it was last read, and wanted those that it should have contained.
+	// known are the types in the role when it was last read, and wanted the types that the role should have contained.
 	known, wanted map[schema.GroupResource]entry
 	refused       map[schema.GroupResource]string
 	readAt        time.Time
@@ -104,7 +104,7 @@ func newKeeper(config Config, profile Profile, name string) *Keeper {
 	return k
 }
 
-// roleName returns the name of a role: that of the ServiceAccount, with the same prefix. Another installation of this
+// roleName returns the name of a role, with the prefix in the name of the ServiceAccount. Another installation of this
 // manager in the cluster has other names.
 func roleName(account, name string) string {
 	for _, suffix := range []string{"controller-manager", "finalization"} {

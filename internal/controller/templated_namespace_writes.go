@@ -77,7 +77,7 @@ func (r *TemplatedNamespaceReconciler) write(
 	return true, nil
 }
 
-// isAsProcessed reports whether a Namespace has the record and the state of the one that a pass has processed.
+// isAsProcessed reports whether the record and the state of a Namespace are unchanged since a pass has processed it.
 func isAsProcessed(current, processed *corev1.Namespace) bool {
 	const key = v1alpha1.AnnotationAppliedTemplates
 	return current.UID == processed.UID && current.Annotations[key] == processed.Annotations[key] &&

@@ -131,7 +131,7 @@ func causesIn(status metav1.Status) (start string, causes []string) {
 	return "", causes
 }
 
-// list returns the first items, and the number of the others.
+// list returns the first items, and the number of further items.
 func list(items []string, noun string) string {
 	length := 0
 	for i, item := range items {

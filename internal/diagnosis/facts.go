@@ -203,7 +203,7 @@ type DryRun struct {
 	Type        resourcetypes.Type
 	Subresource string
 	Name        string
-	// Finalizer is empty if the request removes none.
+	// Finalizer is the finalizer that the request removes, or empty.
 	Finalizer string
 	// Err is the error returned by the API server; nil if the request would succeed.
 	Err error

@@ -37,7 +37,7 @@ func OneLine(text string) string {
 	return shortened + " ..."
 }
 
-// JoinNames joins up to four names, and adds the number of the others.
+// JoinNames joins up to four names, and adds the number of further names.
 func JoinNames(names []string) string {
 	const maxNames = 4
 	if len(names) <= maxNames {

@@ -287,7 +287,7 @@ const (
 // maxNames is the maximum number of names in a message.
 const maxNames = 3
 
-// joinSome joins the first names and adds the number of the others.
+// joinSome joins the first names and adds the number of further names.
 func joinSome(names []string) string {
 	if len(names) <= maxNames {
 		return strings.Join(names, ", ")

@@ -46,7 +46,7 @@ func newSeats() seats {
 	return seats{throttling.NewLimiter(maxConcurrentRequests), throttling.NewLimiter(maxConcurrentRequests)}
 }
 
-// limiter returns the limiter for the types of kube-apiserver, or for those of aggregated API servers.
+// limiter returns the limiter for the types of kube-apiserver, or for the types of aggregated API servers.
 func (s seats) limiter(isAggregated bool) *throttling.Limiter {
 	if isAggregated {
 		return s.aggregated

@@ -83,7 +83,7 @@ func connectionOf(conn net.Conn) *Connection {
 	return conn.(*Connection)
 }
 
-// renewIdle makes a connection whose request has been served one of those that can be closed.
+// renewIdle allows the listener to close a connection after its request has been served.
 func renewIdle(conn net.Conn, state http.ConnState) {
 	if state == http.StateIdle {
 		idle := connectionOf(conn)
@@ -184,7 +184,7 @@ const (
 	maxWait = 100 * time.Millisecond
 	// AnswerTimeout limits a request as a whole. The timeoutSeconds of a webhook are at most 30.
 	AnswerTimeout = 40 * time.Second
-	// idleTimeout is the one of API servers.
+	// idleTimeout is the idle timeout of API servers.
 	idleTimeout = 90 * time.Second
 	// MaxConnections is the number of connections whose request is not being served. An API server
 	// processes up to 600 requests concurrently, and far fewer of one priority level.

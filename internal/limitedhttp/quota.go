@@ -54,7 +54,7 @@ func (q *Quota) use(peer string, cost int, end func()) *Use {
 	return &Use{quota: q, peer: peer, cost: cost, end: end, released: make(chan struct{})}
 }
 
-// renew adds a use, or makes it the newest. It returns the uses that it has ended.
+// renew adds a use, or makes an existing use the newest. It returns the uses that ended because of the limits.
 func (u *Use) renew() []*Use {
 	excess := u.quota.insert(u)
 	for _, other := range excess {

@@ -202,8 +202,8 @@ type remainingCounter struct {
 }
 
 type snapshot struct {
-	// counts are the numbers of objects by type, without types that have no objects. The number of a
-	// type that could not be counted is that of the previous count.
+	// counts are the numbers of objects by type, without types that have no objects. If a type could
+	// not be counted, the number is from the previous count.
 	counts map[string]int
 	// unread lists the types that could not be counted and why.
 	unread []string

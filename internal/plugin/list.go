@@ -46,7 +46,7 @@ type listOptions struct {
 	relations *relationReader
 	policies  *policyReader
 	table     *printer.TablePrinter
-	// summaries are the result of list, and resourceVersion is that of the list.
+	// summaries are the result of list, and resourceVersion is the version of the list.
 	summaries       []namespaceSummary
 	resourceVersion string
 }
@@ -116,7 +116,7 @@ func (o *listOptions) run(ctx context.Context, names []string) error {
 	return errors.Join(ctx.Err(), err)
 }
 
-// show prints namespaces: those of the list, or one that has changed.
+// show prints all namespaces of the list, or one namespace that has changed.
 func (o *listOptions) show(summaries []namespaceSummary) error {
 	switch {
 	case o.output.IsName():
@@ -197,12 +197,12 @@ type namespaceSummary struct {
 	DeletionProtection enforcement `json:"deletionProtection,omitempty"`
 	// Templates are the templates that select the namespace or nearly do.
 	Templates []templates.Relation `json:"templates,omitempty"`
-	// isUnread is true if the templates cannot be read. Templates then are those that the namespace records.
+	// isUnread is true if the templates cannot be read. Templates then contains the templates that the namespace records.
 	isUnread bool
 }
 
-// addTemplates adds the templates that select the namespace or nearly do. An initialized namespace waits for those that
-// fail.
+// addTemplates adds the templates that select the namespace or nearly do. An initialized namespace waits for the
+// templates that fail.
 func (s *namespaceSummary) addTemplates(relations []templates.Relation) {
 	for i := range relations {
 		relation := &relations[i]

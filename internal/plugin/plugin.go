@@ -203,7 +203,7 @@ func (e *StatusError) Error() string {
 // Unwrap returns the error to print, or nil.
 func (e *StatusError) Unwrap() error { return e.Err }
 
-// report prints an error as kubectl does and returns the exit status, that of the first error if several were joined.
+// report prints an error as kubectl does, and returns the exit status. Of joined errors, the first one determines it.
 func report(errOut io.Writer, err error) int {
 	code, printed := ExitOK, sets.Set[string]{}
 	for _, one := range splitErrors(err) {

@@ -106,7 +106,7 @@ func (o *templatePermissionsOptions) run(ctx context.Context, args []string) err
 	return o.print(ctx, found)
 }
 
-// readAll returns the valid NamespaceTemplate with a name, or all those in the file.
+// readAll returns the NamespaceTemplate with a name, or all valid NamespaceTemplates in the file.
 func (o *templatePermissionsOptions) readAll(ctx context.Context, args []string) ([]*templates.Template, error) {
 	if o.filename != "" {
 		return templates.ReadTemplates(o.filename, o.In)

@@ -120,7 +120,7 @@ var matchTexts = map[template.MatchResult]string{
 	template.MatchNotSelected:    "not selected",
 }
 
-// relationBranches returns what explain prints about templates: those that fail first.
+// relationBranches returns what explain prints about templates. Templates that fail come first.
 func relationBranches(relations []templates.Relation) []printer.Branch {
 	order := []template.MatchResult{
 		template.MatchSelected, template.MatchNotApplied, template.MatchNearlySelected, template.MatchNotSelected,

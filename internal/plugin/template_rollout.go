@@ -183,7 +183,7 @@ func (o *templateRolloutOptions) revisions(
 	return templates.Revisions(object, list.Items), nil
 }
 
-// operatorNamespaces returns the namespace of the operator, and that of the sources of copies.
+// operatorNamespaces returns the namespace of the operator, and the namespace of the sources of copies.
 func (s *session) operatorNamespaces(ctx context.Context) (system, source string, err error) {
 	reader, err := s.operatorClient()
 	if err != nil {

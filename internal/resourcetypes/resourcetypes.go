@@ -202,7 +202,7 @@ var aliases = map[schema.GroupResource]schema.GroupResource{
 		Group: "rbac.authorization.k8s.io", Resource: "rolebindings"},
 }
 
-// Distinct returns the types without those whose objects another one of the types contains, too.
+// Distinct removes types whose objects another type contains, too.
 func Distinct(types []Type) []Type {
 	return slices.DeleteFunc(slices.Clone(types), func(one Type) bool {
 		original, ok := aliases[one.GroupResource()]

@@ -18,7 +18,7 @@ type Content struct {
 	Parameters []v1alpha1.TemplateParameter `json:"parameters,omitempty"`
 	Variables  []v1alpha1.TemplateVariable  `json:"variables,omitempty"`
 	Metadata   *v1alpha1.TemplateMetadata   `json:"metadata,omitempty"`
-	// ObjectMetadata are those of all objects.
+	// ObjectMetadata are the labels and annotations of all objects.
 	ObjectMetadata *v1alpha1.TemplateObjectMetadata `json:"objectMetadata,omitempty"`
 	Objects        []v1alpha1.TemplateObject        `json:"objects"`
 }

@@ -39,7 +39,7 @@ var (
 	KindAnnotation = schema.GroupKind{Kind: "Annotation"}
 )
 
-// IsMetadata reports whether a kind is that of a label or annotation of the Namespace.
+// IsMetadata reports whether a kind stands for a label or an annotation of the Namespace.
 func IsMetadata(kind schema.GroupKind) bool { return kind == KindLabel || kind == KindAnnotation }
 
 // HasMetadata reports whether a Namespace has the values of all labels and annotations in a state.

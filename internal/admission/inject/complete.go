@@ -115,7 +115,7 @@ func completeAfterPolicy(before, after *corev1.Namespace) {
 	Complete(before, after, true)
 }
 
-// isSelected is the match condition of the policy, without those for locked keys and records.
+// isSelected is the match condition of the policy, without the parts about locked keys and records.
 func isSelected(before, after *corev1.Namespace) bool {
 	const label = v1alpha1.LabelInitializing
 	return has(before.Labels, label) && !has(after.Labels, label) ||

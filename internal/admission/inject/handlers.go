@@ -26,8 +26,8 @@ import (
 const (
 	// pathInject is the path of the webhook for new namespaces, followed by the generation of the effective set.
 	pathInject = "/inject/"
-	// pathComplete and pathRestore are the paths of the webhooks for updates by users that may initialize the namespace,
-	// and by those that may not.
+	// pathComplete is the path of the webhook for updates by users who may initialize the namespace, and pathRestore the
+	// path for updates by other users.
 	pathComplete = "/complete"
 	pathRestore  = "/restore"
 	// pathRestoreLocked is the path of the webhook for updates that omit keys that a template locks. It decodes all keys,

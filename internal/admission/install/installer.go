@@ -179,7 +179,7 @@ func (i *Installer) confine(ctx context.Context, result *Result) error {
 	return err
 }
 
-// deleteExisting deletes those of the objects that exist.
+// deleteExisting deletes the objects, and ignores objects that do not exist.
 func (i *Installer) deleteExisting(ctx context.Context, objects ...client.Object) error {
 	for _, object := range objects {
 		err := i.Get(ctx, client.ObjectKeyFromObject(object), object)

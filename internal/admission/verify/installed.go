@@ -191,7 +191,7 @@ func ServesMutating(ctx context.Context, api discovery.DiscoveryInterfaceWithCon
 	return len(missing) == 0, err
 }
 
-// MissingResources returns those of the given resources that the API server does not serve.
+// MissingResources returns the resources that the API server does not serve.
 func MissingResources(
 	ctx context.Context, api discovery.DiscoveryInterfaceWithContext, groupVersion schema.GroupVersion,
 	resources ...string,

@@ -51,7 +51,7 @@ func reviewFields(fields Fields) Fields {
 	return Fields{"request": request}
 }
 
-// find returns the fields of the value of a member, and whether the member is decoded.
+// find returns the fields to decode in the value of a member, and whether the member is decoded at all.
 func (f Fields) find(key string) (Fields, bool) {
 	if fields, ok := f[key]; ok {
 		return fields, true
@@ -80,7 +80,7 @@ type pruner struct {
 	// levels are the objects around the current position of which only some members remain.
 	levels []level
 	state  pruneState
-	// fields are those of the current value, key the current key with its quotation marks.
+	// fields are the fields of the current value, and key is the current key with its quotation marks.
 	fields Fields
 	key    []byte
 	// isKept is whether the current value remains. depth, inString and isEscaped are the position in it.

@@ -73,7 +73,7 @@ type search struct {
 
 	// managers are the field managers that added the finalizer.
 	managers []string
-	// lastManager is the last of these field managers, or of those of a known controller, that changed one
+	// lastManager is the last of these field managers, or of the field managers of a known controller, that changed one
 	// of the objects after its deletion was requested.
 	lastManager  string
 	lastChangeAt time.Time

@@ -93,7 +93,7 @@ type clusterState struct {
 	diagnosis *diagnosis.Diagnosis
 	// objects are all objects that could be read, sorted by resource type and name.
 	objects []RemainingObject
-	// types are all types that the API server serves, also those without objects.
+	// types are all types that the API server serves, also types without objects.
 	types []resourcetypes.Type
 	// unread lists what could not be read and why.
 	unread []string
@@ -250,7 +250,7 @@ func (p *Plan) selectTargets(state *clusterState, wanted Removal) error {
 	return nil
 }
 
-// matchResources returns those of the given values of --resource that select an object.
+// matchResources returns the values of --resource that select an object.
 func (s *clusterState) matchResources(object *RemainingObject, resources []string) []string {
 	var matching []string
 	for _, resource := range resources {

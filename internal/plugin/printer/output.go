@@ -37,7 +37,7 @@ const (
 // version.
 const outputVersion = "cli.nslifecycle.dev/v1alpha1"
 
-// Output has the flags of a command that prints a document or a table, as those of kubectl get.
+// Output contains the flags of a command that prints a document or a table, such as kubectl get.
 type Output struct {
 	format    string
 	noHeaders bool

@@ -53,8 +53,7 @@ var order = []Change{Failed, LikelyFailed, Changed, Replaced, Created, Adopted, 
 // Comparison is what a template would change in a cluster.
 type Comparison struct {
 	Template string `json:"template"`
-	// Revision is the revision of the template, and Current that of the template in the cluster; empty if
-	// there is none.
+	// Revision is the revision of the compared template, and Current the revision in the cluster; empty if there is none.
 	Revision string `json:"revision"`
 	Current  string `json:"currentRevision,omitempty"`
 	// Namespaces and Objects are numbers by change.
@@ -65,8 +64,8 @@ type Comparison struct {
 	// longer selects them.
 	Existing   int `json:"existing"`
 	Unselected int `json:"unselected"`
-	// Tried is the number of Items whose objects were all applied as dry runs. What happens in the others is inferred from
-	// what Namespaces record.
+	// Tried is the number of Items whose objects were all applied as dry runs. The results for other Items are inferred
+	// from the records of their Namespaces.
 	Tried int `json:"tried"`
 	// Match is whether the template is applied to the only Namespace that is compared; nil if there are several.
 	*template.Match `json:",inline"`

@@ -145,8 +145,8 @@ func problemOf(status *v1alpha1.NamespaceTemplateStatus) string {
 	return ""
 }
 
-// mayOmit reports whether the status of a template, which lists the first failures by Namespace, may omit those of a
-// Namespace.
+// mayOmit reports whether the status of a template may omit the failures of a Namespace: it lists only the first
+// failures, sorted by Namespace.
 func mayOmit(status *v1alpha1.NamespaceTemplateStatus, namespace string) bool {
 	listed := sets.Set[string]{}
 	for _, failure := range status.Failures {

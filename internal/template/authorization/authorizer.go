@@ -65,7 +65,7 @@ type Authorizer struct {
 	SystemNamespace string
 	// Operator is the user of the operator.
 	Operator rbacv1.Subject
-	// IsOperator is true if the client is that of the operator. Otherwise, Operator must be a ServiceAccount, and all
+	// IsOperator is true if Client is the client of the operator. Otherwise, Operator must be a ServiceAccount, and all
 	// requests are reviewed, however many are denied.
 	IsOperator bool
 	Clock      clock.PassiveClock

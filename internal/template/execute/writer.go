@@ -38,7 +38,7 @@ type Writer struct {
 	Config  *rest.Config
 	Kinds   *observe.Kinds
 	DryRuns *dryrun.Guard
-	// IsUser is true in a preview: the requests are those of the user in Config, who impersonates no ServiceAccount.
+	// IsUser is true in a preview: the user in Config sends the requests, without impersonating a ServiceAccount.
 	IsUser bool
 	// SystemNamespace is the namespace of the ServiceAccounts.
 	SystemNamespace string

@@ -48,7 +48,7 @@ type Grants struct {
 	Clock clock.PassiveClock
 
 	mutex sync.Mutex
-	// samples are those of ClusterRoles, by name.
+	// samples are the samples of ClusterRoles, by name.
 	samples map[string]sample
 }
 
@@ -56,7 +56,7 @@ type Grants struct {
 type sample struct {
 	// exists is false if the role does not exist.
 	exists bool
-	// attributes are those of a request that the role permits, in no namespace; nil if it permits none for resources.
+	// attributes describe a request for a resource that the role permits, without a namespace; nil if there is none.
 	attributes *authorizationv1.ResourceAttributes
 	// end is until when this is assumed not to change.
 	end time.Time

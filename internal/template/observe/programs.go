@@ -52,7 +52,7 @@ type compiled struct {
 	copies     []v1alpha1.TemplateSourceReference
 	program    *render.Program
 	errors     field.ErrorList
-	// labels and annotations are those of the Namespace.
+	// labels and annotations are for the Namespace.
 	labels, annotations []internalv1alpha1.EffectiveValue
 	// size is the size of the template in the set.
 	size int

@@ -14,7 +14,8 @@ import (
 	internalv1alpha1 "github.com/nslifecycle/nslifecycle/internal/api/v1alpha1"
 )
 
-// Review returns the review of a request of a subject. A ServiceAccount without a namespace is in that of the request.
+// Review returns the review of a request of a subject. A ServiceAccount without a namespace is in the namespace of the
+// request.
 func Review(
 	subject rbacv1.Subject, attributes *authorizationv1.ResourceAttributes,
 ) authorizationv1.SubjectAccessReviewSpec {

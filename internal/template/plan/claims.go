@@ -75,7 +75,7 @@ func ownClaims(entries []metav1.ManagedFieldsEntry, templateName string) []metav
 	return slices.DeleteFunc(slices.Clone(entries), func(entry metav1.ManagedFieldsEntry) bool { return !isOwn(entry) })
 }
 
-// droppedFields returns the fields before that are not among those after, nor contain any of them.
+// droppedFields returns the fields in before that are neither in after nor contain a field in after.
 func droppedFields(before, after *fieldpath.Set) *fieldpath.Set {
 	dropped := &fieldpath.Set{}
 	before.Difference(after).Iterate(func(path fieldpath.Path) {
@@ -101,7 +101,7 @@ func claimsOf(templateName string) func(metav1.ManagedFieldsEntry) bool {
 	return func(entry metav1.ManagedFieldsEntry) bool { return isTemplateClaim(entry) && entry.Manager == manager }
 }
 
-// isOtherThan returns a function that selects the other entries, except those of the status.
+// isOtherThan returns a function that selects the entries that own does not select, except entries of the status.
 func isOtherThan(own func(metav1.ManagedFieldsEntry) bool) func(metav1.ManagedFieldsEntry) bool {
 	return func(entry metav1.ManagedFieldsEntry) bool { return entry.Subresource == "" && !own(entry) }
 }

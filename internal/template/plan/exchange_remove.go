@@ -36,7 +36,7 @@ func (o Operation) checkConfirmation(r Response) error {
 
 func (o Operation) afterConfirm(r Response) Operation { return o.done(o.checkConfirmation(r)) }
 
-// remove starts to delete an object that a template no longer contains.
+// remove starts the deletion of an object that a template no longer contains.
 func (o Operation) remove(recorded template.ObjectState) Operation {
 	o.removed, o.owner = &recorded, o.Template.Name
 	if template.IsMetadata(recorded.Kind) {

@@ -56,7 +56,7 @@ type absenceKey struct {
 // memory: after a restart, the time starts again.
 type failures map[template.Problem]time.Time
 
-// lateSelection has the late templates of a Namespace, to recognize those that a change of labels adds.
+// lateSelection contains the late templates of a Namespace, to recognize templates that a change of labels adds.
 type lateSelection struct {
 	// labels is a hash of the labels for which the templates are late; empty before the first pass.
 	labels    string

@@ -46,7 +46,7 @@ type Operation struct {
 	removed *template.ObjectState
 	// mustConfirmWait is true if the initialization fails when the object is not effective.
 	mustConfirmWait bool
-	// changes are those of the metadata of the Namespace in all operations of the plan.
+	// changes are the changes of the metadata of the Namespace in all operations of the plan.
 	changes MetadataChanges
 
 	// What the exchange has found: version is the only one that may be changed, if it is not empty; isForced is true if
@@ -138,7 +138,7 @@ type Request struct {
 // Response is the response to a request.
 type Response struct {
 	Err error
-	// Metadata is that of the object; nil if it does not exist.
+	// Metadata is the metadata of the object; nil if it does not exist.
 	Metadata *metav1.PartialObjectMetadata
 	// Object is the object in the response to Apply and Read.
 	Object *unstructured.Unstructured
@@ -148,7 +148,7 @@ type Response struct {
 	IsGone bool
 	// IsServed is true if the API server serves the kind.
 	IsServed bool
-	// Namespace and Template are those in the API server, and HasAccount is true if the ServiceAccount exists.
+	// Namespace and Template are the states in the API server, and HasAccount is true if the ServiceAccount exists.
 	Namespace  *corev1.Namespace
 	Template   *v1alpha1.NamespaceTemplate
 	HasAccount bool

@@ -56,7 +56,7 @@ type Write struct {
 type TemplateOutcome struct {
 	Template string
 	UID      types.UID
-	// Generation is that of the template.
+	// Generation is the generation of the template.
 	Generation int64
 	// IsInitializing is true if the Namespace is still Initializing after the pass.
 	IsInitializing bool

@@ -12,8 +12,8 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/template"
 )
 
-// Plan is what is done with a Namespace. [Compute] returns it, and [Conclude] what follows from it and the results of
-// its operations.
+// Plan contains the operations on a Namespace. [Compute] returns it. [Conclude] returns the outcome of the plan and of
+// the results of its operations.
 type Plan struct {
 	Snapshot
 	// Memory is what is known after the computation.
@@ -51,7 +51,7 @@ type Plan struct {
 	changes MetadataChanges
 }
 
-// MetadataChanges are new values of labels and annotations; nil for those that are removed.
+// MetadataChanges are new values of labels and annotations. The value nil removes a key.
 type MetadataChanges map[template.ObjectKey]*string
 
 // Of returns the changes of labels or annotations.
@@ -65,7 +65,7 @@ func (m MetadataChanges) Of(kind string) map[string]*string {
 	return changes
 }
 
-// isExpected reports whether labels or annotations differ from the earlier ones by nothing but some of the changes.
+// isExpected reports whether all differences between two states of labels or annotations are among the changes.
 func (m MetadataChanges) isExpected(kind string, before, now map[string]string) bool {
 	expected := maps.Collect(maps.All(before))
 	for key, value := range m.Of(kind) {
@@ -97,7 +97,7 @@ const none = -1
 // object is what is done with an object.
 type object struct {
 	ObjectSnapshot
-	// recorded is what the Namespace records of the object; nil if nothing. Its content can be that of an earlier
+	// recorded is what the Namespace records of the object; nil if nothing. The recorded content can belong to an earlier
 	// revision.
 	recorded *template.ObjectState
 	own      Ownership

@@ -116,7 +116,7 @@ func (p *Plan) removeDeselected(tmpl *v1alpha1.NamespaceTemplate) {
 }
 
 // schedule plans the deletion of objects after the required operations, and after the API server has confirmed what the
-// decision depends on. Those that the operator has not created are only forgotten.
+// decision depends on. Objects that the operator has not created are only forgotten.
 func (p *Plan) schedule(r *removal, operation Operation, objects []template.ObjectState, required []int) {
 	for _, object := range slices.SortedFunc(slices.Values(objects), compareDeletion) {
 		if object.IsAdopted {

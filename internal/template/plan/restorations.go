@@ -31,7 +31,7 @@ type restoration struct {
 	// count is how often the operator has restored the object, and last when it has done so last.
 	count int
 	last  time.Time
-	// uid and fields are those of the object that the operator restored last.
+	// uid and fields describe the object that the operator restored last.
 	uid    types.UID
 	fields string
 	// conflict describes the changes of the other client, after the first report.

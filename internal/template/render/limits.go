@@ -59,7 +59,7 @@ const (
 	interruptFrequency = 64
 	// maxVariable is the size of the value of a variable.
 	maxVariable = 64 << 10
-	// maxString is the length of a string in an object, and maxOutput the size of all objects.
+	// maxString limits the length of a string in an object, and maxOutput the size of all objects.
 	maxString = 64 << 10
 	maxOutput = 1 << 20
 	// maxDepth is the depth to which values can be nested.
