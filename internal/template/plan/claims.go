@@ -15,12 +15,12 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/template"
 )
 
-// The API server removes a field that an applied manifest no longer contains only if no other field manager claims it.
-// Therefore, the operator first removes the claims of other managers to what a template drops.
+// If an applied manifest no longer contains a field, the API server removes the field only if no other field manager
+// owns it. Therefore, the operator first removes the ownership of other managers for the fields that a template drops.
 
-// hasSharedFields reports whether another client also claims fields that a template has set. It ignores the status, and
-// objects with too many field managers, whose claims are removed anyway. Every client can use the field manager of
-// another template.
+// hasSharedFields reports whether another client also owns fields that a template has set. It ignores the status, and
+// objects with too many field managers, whose ownership is removed anyway. The field managers of other templates count
+// as other clients, because every client can use their names.
 func hasSharedFields(entries []metav1.ManagedFieldsEntry, templateName string) bool {
 	own := claimsOf(templateName)
 	isOther := isOtherThan(own)
@@ -33,10 +33,9 @@ func hasSharedFields(entries []metav1.ManagedFieldsEntry, templateName string) b
 	})
 }
 
-// withoutClaims returns the managedFields of an object without the claims of other clients to the fields that a
-// template drops: the fields that it has set before and does not set now. An object that is new to the template
-// moves to it from other templates, whose fields it drops, too. withoutClaims returns nil if no other client claims
-// such a field.
+// withoutClaims returns the managedFields of an object without the entries of other clients for dropped fields. A field
+// is dropped if the template has set it before and does not set it now. If an object moves from another template, the
+// fields of the other template are dropped, too. withoutClaims returns nil if no other client owns a dropped field.
 func withoutClaims(
 	entries, applied []metav1.ManagedFieldsEntry, templateName string, isNew bool,
 ) ([]metav1.ManagedFieldsEntry, error) {
@@ -69,7 +68,7 @@ func withoutClaims(
 	return disowned, nil
 }
 
-// ownClaims returns the managedFields of an object without those of other clients and templates.
+// ownClaims returns the entries of a template in the managedFields of an object.
 func ownClaims(entries []metav1.ManagedFieldsEntry, templateName string) []metav1.ManagedFieldsEntry {
 	isOwn := claimsOf(templateName)
 	return slices.DeleteFunc(slices.Clone(entries), func(entry metav1.ManagedFieldsEntry) bool { return !isOwn(entry) })
@@ -101,7 +100,7 @@ func claimsOf(templateName string) func(metav1.ManagedFieldsEntry) bool {
 	return func(entry metav1.ManagedFieldsEntry) bool { return isTemplateClaim(entry) && entry.Manager == manager }
 }
 
-// isOtherThan returns a function that selects the entries that own does not select, except entries of the status.
+// isOtherThan returns a function that selects all entries except entries of the status and entries that own selects.
 func isOtherThan(own func(metav1.ManagedFieldsEntry) bool) func(metav1.ManagedFieldsEntry) bool {
 	return func(entry metav1.ManagedFieldsEntry) bool { return entry.Subresource == "" && !own(entry) }
 }

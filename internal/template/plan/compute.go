@@ -16,8 +16,8 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/template/render"
 )
 
-// Compute decides what is done with a Namespace: which template each object belongs to, which objects are written, what
-// the initialization waits for, and what is deleted afterwards.
+// Compute decides which template each object of a Namespace belongs to, which objects the operator writes, which objects
+// the initialization waits for, and which objects the operator deletes afterwards.
 func Compute(snapshot Snapshot, memory Memory) Plan {
 	p := Plan{
 		Snapshot: snapshot, Memory: memory.clone(), isInitializing: template.AwaitsTemplates(snapshot.Namespace),
@@ -49,8 +49,8 @@ func Compute(snapshot Snapshot, memory Memory) Plan {
 	return p
 }
 
-// startTurn determines when the first pass over a new Namespace and, if a deadline of a template counts from it, the
-// turn of the initializer have started.
+// startTurn determines when the first pass over a new Namespace started. If a template has a deadline, startTurn also
+// determines when the turn of the initializer started.
 func (p *Plan) startTurn() {
 	p.elapsed = startOnce(&p.Memory.FirstPass, p.Now)
 	if !slices.ContainsFunc(p.Applicable, func(s TemplateSnapshot) bool {
@@ -106,8 +106,8 @@ func (p *Plan) addTemplate(s *TemplateSnapshot) {
 	}
 }
 
-// MustKeep reports whether a Namespace keeps what it records of a template, because it gets no revision yet, or because
-// the template is applied only once.
+// MustKeep reports whether the record of a template in a Namespace remains unchanged, because the Namespace gets no
+// revision yet, or because the template is applied only once.
 func MustKeep(tmpl *v1alpha1.NamespaceTemplate, choice Choice, recorded template.Entry, isInitializing bool) bool {
 	return !isInitializing && (choice.Revision == "" || isDone(tmpl, recorded))
 }
@@ -117,7 +117,7 @@ func isDone(tmpl *v1alpha1.NamespaceTemplate, recorded template.Entry) bool {
 	return recorded.Revision != "" && tmpl.Spec.Sync.Mode == v1alpha1.SyncOnce
 }
 
-// keep keeps what the Namespace records of a template.
+// keep leaves the record of a template in the Namespace unchanged.
 func (p *Plan) keep(index int) {
 	recorded := p.State[p.templates[index].Name]
 	for _, object := range recorded.Objects {
@@ -126,8 +126,8 @@ func (p *Plan) keep(index int) {
 	p.count += len(recorded.Objects)
 }
 
-// planObject decides what is done with an object. One that another template contains has an error, which is reported on
-// both. The first by name is applied.
+// planObject plans one object of a template. If two templates contain the object, both report an error, and the object
+// of the template whose name sorts first is applied.
 func (p *Plan) planObject(index int, observed ObjectSnapshot) object {
 	o, key, selected := object{ObjectSnapshot: observed, write: none, wait: none}, observed.Key(), &p.templates[index]
 	if winner, isClaimed := p.claims[key]; isClaimed {
@@ -156,8 +156,8 @@ func (p *Plan) planObject(index int, observed ObjectSnapshot) object {
 	return o
 }
 
-// checkSynced returns why nothing is decided: a watch has just started. After syncTimeout, this is a problem of the
-// template, and other templates are applied.
+// checkSynced returns an error while a watch has not listed all objects, because nothing can be decided yet. After
+// syncTimeout, the error becomes a problem of the template, and other templates are applied.
 func (p *Plan) checkSynced() error {
 	isUnsynced := slices.ContainsFunc(p.templates, func(t templatePlan) bool { return t.outcome.isUnsynced() })
 	if !isUnsynced || startOnce(&p.Memory.UnsyncedSince, p.Now) >= syncTimeout {
@@ -167,8 +167,8 @@ func (p *Plan) checkSynced() error {
 	return template.ErrNotSynced
 }
 
-// writeMetadata plans one request for the labels and annotations of a template. Those that have the value already are
-// only recorded.
+// writeMetadata plans one request that sets the labels and annotations of a template. Keys that already have the value
+// are only recorded.
 func (p *Plan) writeMetadata(t *templatePlan) {
 	changes := MetadataChanges{}
 	for i := range t.objects {
@@ -186,8 +186,8 @@ func (p *Plan) writeMetadata(t *templatePlan) {
 	if len(changes) == 0 {
 		return
 	}
-	// Another client can have changed the Namespace meanwhile, which can be the reason for the changes. In a new
-	// Namespace, other values are replaced in any case, and the conditions change often.
+	// The resourceVersion makes the request fail if another client has changed the Namespace meanwhile. A new Namespace
+	// needs no such check: other values are always replaced, and its conditions change often.
 	version := p.Namespace.ResourceVersion
 	if p.isInitializing {
 		version = ""
@@ -195,9 +195,9 @@ func (p *Plan) writeMetadata(t *templatePlan) {
 	p.add(p.operation(t.NamespaceTemplate, t.Choice).setMetadata(changes, version))
 }
 
-// checkMetadata returns a problem if a label or annotation of the Namespace must not be set: if it existed before
-// with another value, which the template does not adopt, if its parameters make it invalid, or if it changes again
-// and again, because of another client or because templates depend on each other's labels.
+// checkMetadata returns a problem if a label or annotation of the Namespace must not be set. The reasons are an earlier
+// value that the template does not adopt, an invalid value because of parameters, or repeated changes: by another
+// client, or by templates that depend on each other's labels.
 func (p *Plan) checkMetadata(tmpl *v1alpha1.NamespaceTemplate, o *object) error {
 	kind, name, own := strings.ToLower(o.Manifest.GetKind()), o.Manifest.GetName(), o.own
 	exists := own.Current != nil && own.Created != own.Current.UID && !p.isInitializing
@@ -224,8 +224,8 @@ func (p *Plan) checkMetadata(tmpl *v1alpha1.NamespaceTemplate, o *object) error 
 	return nil
 }
 
-// writeObjects plans the operations for the objects of a template that differ from it or, in a full pass, that can do
-// so although their managedFields show no change.
+// writeObjects plans the operations for objects that differ from their template. A full pass also includes objects whose
+// managedFields show no change, because clients can forge managedFields.
 func (p *Plan) writeObjects(t *templatePlan) {
 	for i := range t.objects {
 		o := &t.objects[i]

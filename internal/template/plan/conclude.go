@@ -24,15 +24,15 @@ type conclusion struct {
 	Plan
 	results []Result
 	outcome Outcome
-	// failures has since when the Namespace has the failures of this pass, and unconfirmed since when concurrent changes
-	// have prevented the writes and deletions that they also prevent in this pass.
+	// failures maps each failure of this pass to the time when it was first seen. unconfirmed maps each write or deletion
+	// that a concurrent change prevents to the time when this was first seen.
 	failures    failures
 	unconfirmed map[template.ObjectKey]time.Time
 }
 
-// Conclude returns what follows from the results of the operations of a plan: what the Namespace records, its problems,
-// what it waits for, and the time until the next pass. There are fewer results than operations if the execution has
-// stopped.
+// Conclude computes the outcome of a plan from the results of its operations: the records and problems of the Namespace,
+// the objects that it waits for, and the time until the next pass. If the execution has stopped, there are fewer results
+// than operations.
 func Conclude(p Plan, results []Result) (Outcome, Memory) {
 	c := &conclusion{Plan: p, results: results}
 	c.Memory, c.templates, c.absent = p.Memory.clone(), slices.Clone(p.templates), maps.Clone(p.absent)
@@ -90,7 +90,7 @@ func (c *conclusion) write(name string, result Result) {
 	}
 }
 
-// concludeWrite records an object that was applied, or adds why it was not.
+// concludeWrite records an applied object, or adds the problem that prevented the write.
 func (c *conclusion) concludeWrite(t *templatePlan, o *object) {
 	if o.err != nil {
 		return
@@ -175,8 +175,8 @@ func (c *conclusion) concludeMetadata(t *templatePlan, o *object, result Result)
 	o.own.Current = applied
 }
 
-// fail adds why an object was not applied. If the cache is stale, another pass repeats the decision, for which a new
-// Namespace waits.
+// fail adds the problem that prevented the write of an object. If the cache is stale, another pass repeats the decision,
+// and a new Namespace waits for this pass.
 func (c *conclusion) fail(t *templatePlan, o *object, err error) {
 	if o.err = err; !errors.Is(err, ErrUnconfirmed) {
 		t.addProblem(o.Name, named(o.Manifest, err))
@@ -200,8 +200,8 @@ func named(manifest *unstructured.Unstructured, err error) error {
 	return fmt.Errorf("%s %s: %w", manifest.GetKind(), name, err)
 }
 
-// retryUnconfirmed makes another pass repeat a write or deletion. It returns a problem if other clients have prevented
-// it for long: users of a Namespace who change it all the time must neither hide that nor stop a rollout.
+// retryUnconfirmed makes another pass repeat a write or deletion. If other clients have prevented the request for too
+// long, it returns a problem: users who change a Namespace all the time must neither hide this nor stop a rollout.
 func (c *conclusion) retryUnconfirmed(key template.ObjectKey) error {
 	c.retry(unconfirmedRetry)
 	if c.Now.Sub(rememberSince(c.Memory.Unconfirmed, &c.unconfirmed, key, c.Now)) < unconfirmedTimeout {
@@ -233,7 +233,7 @@ func (c *conclusion) concludeWait(t *templatePlan, o *object) {
 	}
 }
 
-// recordTemplate determines what the Namespace records of a template.
+// recordTemplate computes the record of a template in the Namespace.
 func (c *conclusion) recordTemplate(index int) {
 	t := &c.templates[index]
 	recorded, isRecorded := c.State[t.Name]
@@ -259,7 +259,7 @@ func (c *conclusion) recordTemplate(index int) {
 	c.outcome.Templates = append(c.outcome.Templates, t.outcome)
 }
 
-// recordDeselected determines what the Namespace records of a template that no longer applies.
+// recordDeselected computes the record of a template that no longer applies to the Namespace.
 func (c *conclusion) recordDeselected(r *removal) {
 	c.outcome.Deselected = append(c.outcome.Deselected, r.UID)
 	if r.isKept {
@@ -297,9 +297,8 @@ func (c *conclusion) remember() {
 	c.outcome.RetryAfter = c.RetryAfter
 }
 
-// waitForSelection adds the templates to the outcome that have selected a new Namespace in the request that created it,
-// but do not select it now. If a label is absent only for a moment, the Namespace must not become initialized without a
-// template.
+// waitForSelection makes a new Namespace wait for templates that selected it at its creation but do not select it now.
+// If a label is absent only for a moment, the Namespace must not become Initialized without the template.
 func (c *conclusion) waitForSelection() {
 	for i := range c.Templates {
 		tmpl := &c.Templates[i]

@@ -23,21 +23,21 @@ import (
 )
 
 const (
-	// compareInterval is the time until an object that differs from the template, although it was applied, is compared
-	// again: admission can have changed.
+	// compareInterval is the time between comparisons of an object that differs from its template after it was applied.
+	// Admission, which can cause the difference, can change meanwhile.
 	compareInterval = 30 * time.Minute
 	// maxDifferences is the number of fields that a problem names.
 	maxDifferences = 5
 )
 
-// difference is what differs in an object after it was applied, and when it was compared.
+// difference contains the fields in which an applied object differs from its template, and the time of the comparison.
 type difference struct {
 	fields []string
 	at     time.Time
 }
 
-// mustCompare reports whether an object that has differed from the template must be compared with it again. After a
-// restart of the operator, the fields are unknown.
+// mustCompare reports whether an object that differed from its template must be compared again. After a restart of the
+// operator, the fields in which the object differs are unknown.
 func (m Memory) mustCompare(recorded *template.ObjectState, now time.Time) bool {
 	if recorded == nil || !recorded.IsDifferent {
 		return false
@@ -57,7 +57,7 @@ func (c *conclusion) recordDifference(o *object, fields []string) {
 	template.Put(&c.Memory.Differences, o.Key(), difference{fields, c.Now})
 }
 
-// reportDifference adds a problem if an object differs from the template although it was applied. It delays no
+// reportDifference adds a problem if an object differs from its template after it was applied. The problem delays no
 // Namespace, and the object is not applied again: the result would be the same.
 func (c *conclusion) reportDifference(t *templatePlan, o *object) {
 	if o.recorded == nil || !o.recorded.IsDifferent {
@@ -77,9 +77,9 @@ func (c *conclusion) reportDifference(t *templatePlan, o *object) {
 			"what the operator applies", describeObject(&o.ObjectSnapshot), fields))
 }
 
-// Differences returns the fields of a manifest, sorted, that an object does not contain with the same meaning. The
-// object is the response to the application of the manifest by a template. Fields that the manifest does not set, and
-// what the API server writes in another form, are no differences.
+// Differences returns the sorted fields of a manifest whose values in applied have another meaning. The object applied
+// is the API server's response to the manifest. Differences ignores fields that the manifest does not set, and values
+// that the API server only formats in another way.
 func Differences(manifest, applied *unstructured.Unstructured, templateName string) (fields []string) {
 	set := claims(applied.GetManagedFields(), claimsOf(templateName))
 	for _, key := range slices.Sorted(maps.Keys(manifest.Object)) {
@@ -101,8 +101,8 @@ func metadataOf(object *unstructured.Unstructured) map[string]any {
 	return map[string]any{"labels": labels, "annotations": annotations}
 }
 
-// compareField returns the paths of what differs in one field of two maps. The set has the fields that the template
-// owns in them; it is empty in elements of lists.
+// compareField returns the paths of the differences in one field of two maps. The set contains the fields of the maps
+// that the template owns; it is empty in elements of lists.
 func compareField(wanted, found map[string]any, key, path string, set *fieldpath.Set) []string {
 	path = JoinPath(path, key)
 	if found[key] == nil {

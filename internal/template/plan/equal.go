@@ -13,19 +13,19 @@ import (
 	"github.com/nslifecycle/nslifecycle/api/v1alpha1"
 )
 
-// IsEqual reports whether two versions of an object differ only in what the API server and the operator add.
+// IsEqual reports whether two versions of an object differ only in metadata that the API server and the operator add.
 func IsEqual(a, b *unstructured.Unstructured) bool {
 	return apiequality.Semantic.DeepEqual(WithoutOwnKeys(a), WithoutOwnKeys(b))
 }
 
-// WithoutOwnKeys removes the labels and annotations of the operator, and what WithoutServerFields removes.
+// WithoutOwnKeys removes the labels and annotations of the operator, and the metadata that WithoutServerFields removes.
 func WithoutOwnKeys(object *unstructured.Unstructured) map[string]any {
 	object.SetLabels(without(object.GetLabels(), v1alpha1.LabelManagedByTemplate, v1alpha1.LabelLocked))
 	object.SetAnnotations(without(object.GetAnnotations(), v1alpha1.AnnotationNamespaceUID))
 	return WithoutServerFields(object)
 }
 
-// without returns nil if no other keys remain.
+// without removes keys from values. If no key remains, it returns nil.
 func without(values map[string]string, keys ...string) map[string]string {
 	maps.DeleteFunc(values, func(key, _ string) bool { return slices.Contains(keys, key) })
 	if len(values) == 0 {

@@ -23,30 +23,31 @@ type step string
 
 // The steps in which an object is applied. The exchange starts at one of the first four.
 const (
-	// compare finds whether applying the object would change it, and compareLive what it is now.
+	// compare finds out with a dry run whether applying the object would change it. compareLive reads the object.
 	compare     step = "Compare"
 	compareLive step = "CompareLive"
-	// describe finds which other clients change an object again and again.
+	// describe finds the clients that repeatedly change an object.
 	describe step = "Describe"
-	// find finds an object that the cache does not contain, or contains without its managedFields.
+	// find reads an object that the cache does not contain, or contains without its managedFields.
 	find step = "Find"
-	// previewClaims finds which fields the template drops, and setManagers removes claims of other clients.
+	// previewClaims finds the fields that the template drops. setManagers removes other clients' ownership of them.
 	previewClaims step = "PreviewClaims"
 	setManagers   step = "SetManagers"
 	// apply applies the object.
 	apply step = "Apply"
-	// readExisting and previewExisting find whether an object of another client is equal.
+	// readExisting and previewExisting find out whether an object of another client equals the manifest.
 	readExisting    step = "ReadExisting"
 	previewExisting step = "PreviewExisting"
-	// tryOtherName finds whether the API server rejects only the change of an object.
+	// tryOtherName finds out whether the API server would accept the object under another name, and so rejects only
+	// the change.
 	tryOtherName step = "TryOtherName"
-	// release removes the fields of another template, from which the object moves.
+	// release removes the fields of the template from which the object moves.
 	release step = "Release"
 	// findApplied gets the metadata of the object as watches return it.
 	findApplied step = "FindApplied"
 )
 
-// The steps in which an object is deleted, because the template no longer contains it or to create it again.
+// The steps in which an object is deleted: because the template no longer contains it, or before it is created again.
 const (
 	confirmReplacement step = "ConfirmReplacement"
 	findMarked         step = "FindMarked"
@@ -64,7 +65,7 @@ const (
 	confirmUncounted step = "ConfirmUncounted"
 )
 
-// transitions decide in each step what follows from the response.
+// transitions maps each step to the function that handles the response.
 var transitions = map[step]func(Operation, Response) Operation{
 	compare: Operation.afterCompare, compareLive: Operation.afterCompareLive, describe: Operation.afterDescribe,
 	find: Operation.afterFind, previewClaims: Operation.afterPreviewClaims, setManagers: Operation.afterSetManagers,
@@ -110,7 +111,7 @@ func (o Operation) sendApply(next step, isForced, isDryRun bool) Operation {
 	})
 }
 
-// preview finds what applying the object would write.
+// preview applies the object in a dry run.
 func (o Operation) preview(next step) Operation { return o.sendApply(next, true, true) }
 
 // sendFor sends a request without a body.
@@ -129,8 +130,8 @@ func (o Operation) begin() Operation {
 	return o.write()
 }
 
-// afterCompare restores an object that would change although its managedFields show no change. Time-stamps in the
-// managedFields are not sufficient: the API server updates them when it applies an empty list again.
+// afterCompare restores an object if a dry run would change it although its managedFields show no change. Timestamps in
+// managedFields do not prove a change: the API server updates them when it applies an empty list again.
 func (o Operation) afterCompare(r Response) Operation {
 	switch {
 	case dryrun.IsUnsupported(r.Err):
@@ -170,8 +171,8 @@ func (o Operation) restore() Operation {
 	return o.sendApply(describe, false, true)
 }
 
-// afterDescribe describes which other clients change an object. The API server names them if the operator does not
-// force the change.
+// afterDescribe reports the clients that change an object. The API server names these clients if the operator applies
+// the object without force.
 func (o Operation) afterDescribe(r Response) Operation {
 	detail := "another client deletes it or removes fields"
 	if nsobject.IsConflict(r.Err) || dryrun.IsUnsupported(r.Err) {
@@ -186,7 +187,7 @@ func (o Operation) conflict(description string) Operation {
 	return o.done(template.Problemf(v1alpha1.ReasonConflict, "%s", description))
 }
 
-// write applies the object. If the cache does not show enough of the current object, it gets the object first.
+// write applies the object. If the cache lacks the object or its managedFields, write reads the object first.
 func (o Operation) write() Operation {
 	if o.own.mustFind(o.action, o.Template.Spec.Sync.AdoptionPolicy) {
 		return o.sendFor(find, Find)
@@ -237,7 +238,7 @@ func (o Operation) setManagers(managers []metav1.ManagedFieldsEntry, version str
 func (o Operation) afterPreviewClaims(r Response) Operation {
 	switch {
 	case apierrors.IsInvalid(r.Err), dryrun.IsUnsupported(r.Err):
-		// The object is replaced, or the error is that of the change itself; without a preview, claims remain.
+		// Without a preview, other clients' ownership remains. The apply request returns the error, or the object is replaced.
 		return o.apply()
 	case r.Err != nil:
 		return o.done(r.Err)
@@ -252,7 +253,7 @@ func (o Operation) afterPreviewClaims(r Response) Operation {
 	return o.setManagers(managers, o.found.ResourceVersion)
 }
 
-// afterSetManagers applies the object: if the claims depended on its version, in the version without them.
+// afterSetManagers applies the object after other clients' ownership was removed.
 func (o Operation) afterSetManagers(r Response) Operation {
 	isVersioned := o.Request.ResourceVersion != ""
 	switch {
@@ -269,7 +270,7 @@ func (o Operation) afterSetManagers(r Response) Operation {
 
 func unconfirmed(err error) error { return fmt.Errorf("%w: %w", ErrUnconfirmed, err) }
 
-// afterApply adopts or replaces an object that the API server does not change.
+// afterApply adopts or replaces an object if the API server has rejected the change.
 func (o Operation) afterApply(r Response) Operation {
 	adopt := o.Template.Spec.Sync.AdoptionPolicy
 	switch {
@@ -292,9 +293,9 @@ func (o Operation) afterApply(r Response) Operation {
 	return o.done(r.Err)
 }
 
-// afterReadExisting and afterPreviewExisting adopt an object of another field manager if only the keys of the operator
-// would change, for example because a backup of an object contains those of an earlier Namespace. Otherwise, the
-// operation ends with the conflict. The version that is compared is the version that is changed.
+// afterReadExisting and afterPreviewExisting adopt an object of another field manager if only the operator's keys would
+// change, for example because the object was restored from a backup of an earlier Namespace. Otherwise, the operation
+// ends with the conflict. The write requires the resourceVersion that was compared.
 func (o Operation) afterReadExisting(r Response) Operation {
 	switch {
 	case dryrun.IsUnsupported(r.Err):
@@ -319,8 +320,8 @@ func (o Operation) afterPreviewExisting(r Response) Operation {
 	return o.apply()
 }
 
-// afterTryOtherName replaces an object if the API server has rejected only its change: a right or a credential that the
-// template no longer contains must not remain because a field is immutable.
+// afterTryOtherName replaces an object if the API server has rejected only its change. Otherwise, a permission or a
+// credential that the template no longer contains would remain because a field is immutable.
 func (o Operation) afterTryOtherName(r Response) Operation {
 	switch {
 	case apierrors.IsInvalid(r.Err):
@@ -334,7 +335,7 @@ func (o Operation) afterTryOtherName(r Response) Operation {
 	}
 	reason := o.own.mustNotReplace(o.Object.Key().Kind)
 	if reason == "" && !namesField(o.rejected) {
-		// The name with which the object is valid can matter to an admission policy, which then also rejects the new object.
+		// An admission policy can depend on the object's name. It then also rejects a new object with this name.
 		reason = "an admission policy or webhook rejects the change"
 	}
 	if reason != "" {
@@ -391,8 +392,8 @@ func (o Operation) afterRelease(r Response) Operation {
 	return o.release()
 }
 
-// finish finds the metadata as watches return it. JSON, but not the format of watches, escapes some characters that
-// keys and elements of lists in the managedFields can contain, and the hash of the managedFields is recorded.
+// finish reads the metadata in the format of watches, because the operator records the hash of the managedFields. The
+// JSON of the response escapes some characters of the managedFields; the format of watches does not.
 func (o Operation) finish() Operation {
 	if isEscaped(o.found.ManagedFields) {
 		return o.sendFor(findApplied, Find)

@@ -18,12 +18,12 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/template"
 )
 
-// sendConfirm makes the API server confirm that the Namespace and the template are as the decision has found them.
+// sendConfirm reads the Namespace and the template again, because the decision may be based on a stale cache.
 func (o Operation) sendConfirm(next step) Operation {
 	return o.send(next, Request{Verb: Confirm, Name: o.Template.Name})
 }
 
-// checkConfirmation returns an error unless the Namespace and the template are as the decision has found them.
+// checkConfirmation returns an error if the Namespace or the template has changed since the decision.
 func (o Operation) checkConfirmation(r Response) error {
 	switch {
 	case r.Err != nil:
@@ -50,8 +50,7 @@ func (o Operation) remove(recorded template.ObjectState) Operation {
 	})
 }
 
-// afterFindMarked deletes an object if its metadata prove that the operator has written it for its owner, which is a
-// template.
+// afterFindMarked deletes an object if its metadata prove that the operator has written the object for a template.
 func (o Operation) afterFindMarked(r Response) Operation {
 	uid := o.own.creation()
 	if o.removed != nil {
@@ -74,8 +73,8 @@ func (o Operation) afterFindMarked(r Response) Operation {
 	})
 }
 
-// afterDiscover ends if the API server serves no version of a kind that the discovery of the operator lacks. It also
-// lacks the kinds of an aggregated API server that is unavailable.
+// afterDiscover ends the operation if the API server serves no version of the kind. The operator's discovery also lacks
+// the kinds of an unavailable aggregated API server.
 func (o Operation) afterDiscover(r Response) Operation {
 	if r.Err == nil && r.IsServed {
 		return o.done(ErrUnconfirmed)
@@ -93,7 +92,7 @@ func (o Operation) afterDelete(r Response) Operation {
 	return o.deleted(r.IsGone, "", r.Err)
 }
 
-// deleted ends a removal. If the object is replaced, it creates the new one.
+// deleted ends a removal. If the object is being replaced, deleted creates the new object.
 func (o Operation) deleted(isGone bool, kept string, err error) Operation {
 	if o.removed == nil {
 		return o.replaced(isGone, kept, err)
@@ -121,7 +120,8 @@ func (o Operation) replaced(isGone bool, kept string, err error) Operation {
 	return o.apply()
 }
 
-// setMetadata changes labels and annotations of a version of the Namespace; of any version if it is empty.
+// setMetadata changes labels and annotations of the Namespace. If version is not empty, the request fails unless the
+// Namespace has this resourceVersion.
 func (o Operation) setMetadata(changes MetadataChanges, version string) Operation {
 	return o.send(setMetadata, Request{
 		Verb: SetMetadata, FieldManager: template.FieldManager(o.Template.Name), Changes: changes, ResourceVersion: version,
@@ -155,8 +155,8 @@ func (o Operation) afterFindMetadata(r Response) Operation {
 	return o.setMetadata(MetadataChanges{o.removed.Key(): nil}, r.Namespace.ResourceVersion)
 }
 
-// checkEffective finds whether an object of a new Namespace is effective. Before the initialization fails because it is
-// not, the API server must confirm what the decision depends on. A ResourceQuota was not counted when it was observed.
+// checkEffective finds out whether an object of a new Namespace is effective. Before the initialization fails because an
+// object is not effective, the API server must confirm the decision. An observed ResourceQuota was not counted.
 func (o Operation) checkEffective(mustConfirm bool) Operation {
 	o.mustConfirmWait = mustConfirm
 	if o.Object.Key().Kind == Quotas.GroupKind() {
@@ -197,23 +197,22 @@ func immutable(wanted *ObjectSnapshot, reason string, rejected error) error {
 		"operator creates it again after you delete it: %w", describeObject(wanted), reason, rejected)
 }
 
-// namesField reports whether the API server has rejected the value of a field. Admission policies name none.
+// namesField reports whether the API server has rejected the value of a field. Admission policies name no field.
 func namesField(rejected error) bool {
 	var status apierrors.APIStatus
 	return errors.As(rejected, &status) && status.Status().Details != nil &&
 		slices.ContainsFunc(status.Status().Details.Causes, func(c metav1.StatusCause) bool { return c.Field != "" })
 }
 
-// releasedFields are the fields that a template has after it has released an object.
+// releasedFields are the fields that a template still owns after it has released an object.
 const releasedFields = `{"f:metadata":{"f:annotations":{"f:` + v1alpha1.AnnotationNamespaceUID + `":{}}}}`
 
-// maxReleases limits the requests because of the managedFields of one object. An object moves from one template to
-// another, but a user can write as many field managers as the object has space for.
+// maxReleases limits the release requests for one object. Usually, an object moves from one template, but a user can
+// write as many forged field managers as the object has space for.
 const maxReleases = 4
 
-// releasesOf returns the other templates that have set fields of an object. When a template applies an object for the
-// first time, the object has moved from them. Later, other field managers of templates are like those of any other
-// client.
+// releasesOf returns the other templates from which an object moves, by their field managers. An object moves only when
+// a template applies it for the first time. Later, field managers of other templates count as other clients.
 func releasesOf(wanted *ObjectSnapshot, applied *metav1.PartialObjectMetadata, name string) ([]string, error) {
 	var names []string
 	for _, entry := range applied.ManagedFields {
@@ -230,9 +229,8 @@ func releasesOf(wanted *ObjectSnapshot, applied *metav1.PartialObjectMetadata, n
 	return names, nil
 }
 
-// isConfirmed reports whether the Namespace and the template in the API server are as a decision has found them, except
-// for changes by the plan itself, and the revision, if there is one, is one that Namespaces must contain now: the
-// latest, or the current one of the rollout.
+// isConfirmed reports whether the Namespace and the template are unchanged since the decision, except for changes by the
+// plan itself. If the operation has a revision, it must be the latest revision or the current revision of the rollout.
 func (o Operation) isConfirmed(r Response) bool {
 	before, now, revision := o.Namespace, r.Namespace, o.Choice.Revision
 	return now.UID == before.UID && now.DeletionTimestamp == nil &&
@@ -242,8 +240,8 @@ func (o Operation) isConfirmed(r Response) bool {
 		(revision == "" || revision == template.Revision(&r.Template.Spec) || revision == o.Choice.Current)
 }
 
-// otherName returns a name under which a dry run creates an object: whether the API server would create it shows
-// whether it rejects only the change of the existing object.
+// otherName returns a name under which a dry run creates an object. If the dry run succeeds, the API server rejects only
+// the change of the existing object.
 func otherName(namespace types.UID, name string) string {
 	const maxName = 39 // The names of some kinds are limited to 52 characters, and a hash has 12.
 	return name[:min(len(name), maxName)] + "x" + template.HashOf(namespace, name)
