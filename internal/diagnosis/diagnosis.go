@@ -39,11 +39,11 @@ const (
 	Progressing Health = "Progressing"
 	// Blocked means that there is at least one finding.
 	Blocked Health = "Blocked"
-	// Unknown means that no cause was found and that it might be among what could not be read.
+	// Unknown means that no cause was found, but that some facts could not be read.
 	Unknown Health = "Unknown"
 )
 
-// Rank states what evidence is based on, and what a finding is based on.
+// Rank states how reliable evidence or a finding is.
 type Rank string
 
 const (
@@ -51,7 +51,7 @@ const (
 	// discovery, deletionTimestamps, managedFields, and whether an object exists. A proven finding has no
 	// other explanation.
 	RankProven Rank = "Proven"
-	// RankPublished is the rank of what a controller published: conditions and Events. It is quoted.
+	// RankPublished is the rank of conditions and Events that a controller published. They are quoted.
 	RankPublished Rank = "Published"
 	// RankInferred is the rank of conclusions that do not exclude other explanations, for example which
 	// controller is the owner of a finalizer.
@@ -165,7 +165,7 @@ type Diagnosis struct {
 	Summary string `json:"summary"`
 	// Findings are sorted: by rank, and a cause before its consequences.
 	Findings []Finding `json:"findings,omitempty"`
-	// Unread lists what could not be read, and why. If it is not empty, findings might be missing.
+	// Unread lists the facts that could not be read, with the errors. If it is not empty, findings might be missing.
 	Unread []string `json:"unread,omitempty"`
 }
 
@@ -241,7 +241,7 @@ func (f *Facts) ServiceName(name types.NamespacedName) string {
 	return "its Service"
 }
 
-// Redact removes what must not be published. It keeps the first remedy of each finding, which names
+// Redact removes texts that must not be published. It keeps the first remedy of each finding, which names
 // only objects in the namespace and cluster-scoped objects. Other remedies can name other objects.
 func (f *Facts) Redact(findings []Finding) {
 	for i := range findings {

@@ -13,7 +13,7 @@
 // The operator publishes the findings in conditions, Events and metrics, but omits objects in other
 // namespaces. The kubectl plugin prints all findings.
 //
-// A finding is Proven only if the API server itself shows it. Published is what a controller wrote into conditions
-// and Events, and Inferred a conclusion from evidence. A namespace that makes progress, or that was deleted less than
-// the progress deadline ago, has no findings unless the API server itself returns an error.
+// A finding is Proven if the API server itself shows it, Published if a controller wrote it into a condition or an
+// Event, and Inferred if it is a conclusion from evidence. A namespace that makes progress, or that was deleted less
+// than the progress deadline ago, has findings only if the API server itself returns an error.
 package diagnosis

@@ -41,8 +41,8 @@ type Facts struct {
 	IsPublic  bool
 	Namespace *corev1.Namespace
 	Unread    []Unread
-	// RejectedWrites are what the operator published in Events about its rejected writes to the Namespace, the latest
-	// first, and TemplateFailures what it published in the status of templates. Both are empty if IsPublic is set.
+	// RejectedWrites contains the operator's Events about its rejected writes to the Namespace, the latest first.
+	// TemplateFailures contains failures from the status of templates. Both are empty if IsPublic is set.
 	RejectedWrites   []Report
 	TemplateFailures []string
 
@@ -237,15 +237,15 @@ type Policy struct {
 	Name string
 	// DependsOnUser reports whether the decision of the policy depends on the user who sends the request.
 	DependsOnUser bool
-	// IsGate reports whether it is the gate policy of this project, which allows only initializers to
-	// write to an initializing namespace.
+	// IsGate reports whether the policy is the gate policy of this project, which allows only initializers to
+	// write to an Initializing namespace.
 	IsGate bool
 }
 
 // sourcePrefixEvent is the prefix of the Source of a Report that is an Event.
 const sourcePrefixEvent = "Event "
 
-// Report is what a controller published about an object in a condition or an Event.
+// Report is a condition or an Event in which a controller describes an object.
 type Report struct {
 	Type resourcetypes.Type
 	Name string
@@ -254,7 +254,7 @@ type Report struct {
 	Source string
 	// Text is the message.
 	Text string
-	// IsFailure reports whether it is a warning, or a condition that seems to report a problem.
+	// IsFailure reports whether the report is a warning, or a condition that seems to report a problem.
 	IsFailure bool
 	// At is the time of the last report; zero if unknown.
 	At time.Time
@@ -308,7 +308,7 @@ type Workload struct {
 	Labels          map[string]string
 	// Containers and Images are the names of its containers and of their images.
 	Containers, Images []string
-	// Releases identify what installed it, see ReleasesOf.
+	// Releases identify the installation that contains the object, see ReleasesOf.
 	Releases []string
 	// ServiceAccount is the ServiceAccount of its pods; empty if unknown.
 	ServiceAccount types.NamespacedName

@@ -21,8 +21,8 @@ import (
 )
 
 const (
-	// deleteBudget limits how long a pass deletes objects. The next pass deletes the others, so that a
-	// namespace with many objects does not block other namespaces.
+	// deleteBudget limits how long a pass deletes objects. The next pass deletes the remaining objects, so that
+	// a namespace with many objects does not block other namespaces.
 	deleteBudget = 10 * time.Second
 	// listBudget limits how long a pass lists objects without finding one to delete, and how long it counts the objects
 	// of one type afterwards.
@@ -37,9 +37,9 @@ const (
 	maxConcurrentRequests = 64
 )
 
-// seats limits the concurrent requests of one kind: one that lists objects, or one that deletes them. Requests to
-// aggregated API servers have seats of their own, because such a server may not respond. DELETE requests may also have
-// to wait for webhooks. Neither may delay the lists of other namespaces.
+// seats limits the concurrent requests of one kind: list requests or DELETE requests. Requests to aggregated servers
+// have separate seats, because these servers may not respond, and DELETE requests may wait for webhooks. Neither may
+// delay the lists of other namespaces.
 type seats struct{ stored, aggregated *throttling.Limiter }
 
 func newSeats() seats {
@@ -283,7 +283,7 @@ func (p *pass) deleteInOrder(ctx context.Context, types []*typeState) (string, e
 		if err := p.forEachType(ctx, states, p.deleteType); err != nil {
 			return "", err
 		}
-		// An aggregated API server may compute objects from others, which are deleted now.
+		// An aggregated API server may compute its objects from other objects, which are deleted now.
 		if err := p.forEachType(ctx, states, p.deleteUndeleted); err != nil {
 			return "", err
 		}

@@ -53,8 +53,8 @@ func (s *contentState) isOutdated(isAfterGracePeriod bool, gracePeriodEnd time.T
 }
 
 // computeNotBefore returns the earliest acceptable times of discovery and of shared lists for a full
-// pass. Lists can be older than the pass if it is the first one, or if no object remained in the
-// previous one. In these cases, the operator cannot miss a deletion.
+// pass. Lists can be older than the pass in the first pass, or if no object remained in the
+// previous pass. In these cases, the operator cannot miss a deletion.
 func (s *contentState) computeNotBefore(
 	isAfterGracePeriod bool, firstSeen, gracePeriodEnd, startedAt time.Time,
 ) (discovery, lists time.Time) {
@@ -193,8 +193,8 @@ func isNotServed(err error) bool {
 type deleteResults struct {
 	// failures are the failed DELETE requests.
 	failures []objectError
-	// attempted contains the objects of an aggregated API server for which a DELETE request succeeded or was ineffective,
-	// and ineffective is the number of the latter (see hasNoEffect).
+	// attempted contains the objects of an aggregated API server for which a DELETE request succeeded or was ineffective.
+	// ineffective is the number of ineffective requests (see hasNoEffect).
 	attempted   sets.Set[objectKey]
 	ineffective int
 	// collectionError is the error of a deletecollection request.
@@ -262,9 +262,9 @@ func (s *typeState) keyOf(name string, uid types.UID) objectKey {
 }
 
 // setDeleteError stores the errors of requests that failed. NotFound and Conflict usually mean that the object was
-// deleted or replaced in the meantime, so that the request has not failed. An admission webhook can deny a request with
-// the same codes, but then the object is among the remaining ones, which are not terminating. For an aggregated API
-// server, this is true for all errors: an object that it no longer lists has been deleted otherwise.
+// deleted or replaced in the meantime, so these are no errors. An admission webhook can deny a request with the same
+// codes, but then the object remains and is not terminating. For an aggregated API server, no error matters if the
+// server no longer lists the object, because the object was then deleted in another way.
 func (s *typeState) setDeleteError(remaining sets.Set[objectKey]) {
 	failed := slices.DeleteFunc(slices.Clone(s.requests.failures), func(f objectError) bool {
 		mayBeDeleted := apierrors.IsNotFound(f.err) || apierrors.IsConflict(f.err) || s.Type.IsAggregated && isFinal(f.err)

@@ -28,8 +28,8 @@ func CheckCount(count int) error {
 }
 
 // MayRemove reports whether a recorded object that a template no longer contains is deleted after all others were
-// applied. It remains if the template contains no object at all, which is more likely to be a mistake. Labels and
-// annotations of the Namespace are removed nevertheless, because they would be wrong. With an unknown policy, nothing
+// applied. If the template contains no object at all, which is more likely to be a mistake, the object remains. Labels
+// and annotations of the Namespace are removed even then, because they would be wrong. With an unknown policy, nothing
 // is deleted.
 func MayRemove(template *v1alpha1.NamespaceTemplate, kind schema.GroupKind, desired int) bool {
 	policy := cmp.Or(template.Spec.ObjectRetentionPolicy.WhenRemoved, v1alpha1.RetentionDelete)

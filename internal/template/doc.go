@@ -34,9 +34,9 @@
 // initializing Namespace, in which only the operator and users with the same rights can write. The operator does not
 // record that it intends to create an object: after a crash, it could not distinguish its object from that of a user.
 //
-// An object is deleted only if its own metadata also show that the operator has written it for the template
-// (package plan): otherwise, a client that can write the annotation could make the operator delete any object.
-// Without this mark, it is kept and reported.
+// An object is deleted only if its own metadata also show that the operator has written the object for the template
+// (package plan). Otherwise, a client that can write the annotation could make the operator delete any object. An
+// object without this mark is kept and reported.
 //
 // An object is deleted only if the operator has created it, if the content of all objects of the template was applied,
 // and if it is known that no other template of the Namespace contains it, now or after its rollout. If labels or

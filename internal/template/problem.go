@@ -21,8 +21,8 @@ import (
 // an Event.
 const MaxFailureMessage = 832
 
-// remedies are what ends the problems that waiting cannot end, by reason. A problem with another reason can end without
-// a change by a user of the template or the Namespace.
+// remedies maps the reasons of problems that waiting cannot end to actions of the user. A problem with another reason
+// can end without a change by a user of the template or the Namespace.
 var remedies = map[string]string{
 	v1alpha1.ReasonForbidden: "grant the ServiceAccount of the template what is missing, or change the policy or " +
 		"webhook that denies the object",
@@ -45,7 +45,7 @@ const (
 	remedyOther    = "remove what the other client has set, or change spec.sync.adoptionPolicy"
 )
 
-// Problem is why a Namespace does not contain what a template specifies.
+// Problem is a reason for which a Namespace does not contain the objects of a template.
 type Problem struct {
 	Template string
 	// Object is the name of the object in the template; empty if the problem concerns the template, or an object that it

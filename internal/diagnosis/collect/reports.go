@@ -32,8 +32,8 @@ const (
 	maxEvents = 1000
 )
 
-// readReports reads what controllers report about overdue objects: in the conditions of
-// custom resources, and in Events. Events cannot be created in a terminating namespace, but
+// readReports reads the reports of controllers about overdue objects: conditions of
+// custom resources, and Events. Events cannot be created in a terminating namespace, but
 // controllers can still update the Events that they created before the deletion.
 func (c *collection) readReports(ctx context.Context) {
 	overdue := slices.DeleteFunc(c.facts.RemainingObjects(), func(object diagnosis.RemainingObject) bool {
@@ -124,7 +124,7 @@ func (c *collection) readConditions(ctx context.Context, of diagnosis.RemainingO
 	}
 }
 
-// readFields reads the fields of an object that pause its controller, and those in which the controller
+// readFields reads the fields of an object that pause its controller, and the fields in which the controller
 // reports failures.
 func (c *collection) readFields(
 	of diagnosis.RemainingObject, object *unstructured.Unstructured, controller *knowncontrollers.Controller,

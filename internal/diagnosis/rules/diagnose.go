@@ -81,8 +81,8 @@ func summarize(f view, result *diagnosis.Diagnosis) (diagnosis.Health, string) {
 	return diagnosis.Healthy, "The namespace is initialized"
 }
 
-// isUnknown reports whether the diagnosis has found no cause, and a cause might be among what could
-// not be read. Until the progress deadline, only the content of the namespace is relevant.
+// isUnknown reports whether the diagnosis has found no cause, but might have missed a cause because
+// some facts could not be read. Until the progress deadline, only the content of the namespace is relevant.
 func (f view) isUnknown(result *diagnosis.Diagnosis) bool {
 	hasCause := slices.ContainsFunc(result.Findings, func(finding diagnosis.Finding) bool {
 		return finding.Cause != diagnosis.CauseUnknown

@@ -176,8 +176,8 @@ func isStale(err error) bool {
 	return ok
 }
 
-// reportsAbout returns the failures that controllers published about objects: first those since the
-// deletion of the object, and the latest first.
+// reportsAbout returns the failures that controllers published about objects: first the failures since the
+// deletion of the object, each time the latest first.
 func (f view) reportsAbout(objects []diagnosis.RemainingObject) []diagnosis.Report {
 	var since, before []diagnosis.Report
 	for _, report := range f.Reports {

@@ -76,7 +76,7 @@ func (f view) initializerRemedies(cause diagnosis.Cause, pending []string) []dia
 		"remove it from the pending list", f.skipCommand(pending)))
 }
 
-// templateRemedies returns what shows the progress of the manager as the initializer of templates.
+// templateRemedies returns commands that show the progress of the manager as the initializer of templates.
 func (f view) templateRemedies() []diagnosis.Remedy {
 	names := initialization.SplitNames(f.Namespace.Annotations[v1alpha1.AnnotationSelectedTemplates])
 	remedies := []diagnosis.Remedy{diagnosis.Resolve("Resolve the failures of the templates; if there are none, check " +
@@ -114,8 +114,8 @@ func (f view) findRejectedWrites(writes []diagnosis.Report) []diagnosis.Finding 
 	})}
 }
 
-// findFailed returns why the initialization failed and, in the condition Ready, why the operator does not delete the
-// namespace. The message omits both, because it becomes a message of a condition beside these conditions.
+// findFailed quotes as evidence why the initialization failed and, from the condition Ready, why the operator does not
+// delete the namespace. The message omits both reasons, because the conditions of the Namespace already contain them.
 func (f view) findFailed() []diagnosis.Finding {
 	var texts []string
 	for _, conditionType := range []corev1.NamespaceConditionType{

@@ -3,7 +3,8 @@
 
 // Package observe reads what package plan decides about. [Observer.Observe] returns everything that is known about one
 // Namespace. Most of it comes from caches: [Objects] watches the kinds that templates contain, [Sources] the sources of
-// copies, [Revisions] has the revisions of templates and [Programs] their compiled expressions. Three stores have what
-// only this process knows: [Writes] its own writes that a cache may not contain yet, [Rollouts] the outcomes of all
-// Namespaces and their turns in rollouts, and [Limits] the Namespaces that were admitted for each user.
+// copies, [Revisions] contains the revisions of templates, and [Programs] their compiled expressions. Three stores
+// contain facts that only this process knows: [Writes] contains the operator's writes that a cache may not contain yet,
+// [Rollouts] the outcomes of all Namespaces and their turns in rollouts, and [Limits] the Namespaces that were admitted
+// for each user.
 package observe

@@ -155,8 +155,8 @@ func (o Operation) afterFindMetadata(r Response) Operation {
 	return o.setMetadata(MetadataChanges{o.removed.Key(): nil}, r.Namespace.ResourceVersion)
 }
 
-// checkEffective finds out whether an object of a new Namespace is effective. Before the initialization fails because an
-// object is not effective, the API server must confirm the decision. An observed ResourceQuota was not counted.
+// checkEffective finds out whether an object of a new Namespace is effective. Before the initialization fails because
+// an object is not effective, the API server must confirm the decision. Only uncounted ResourceQuotas are checked.
 func (o Operation) checkEffective(mustConfirm bool) Operation {
 	o.mustConfirmWait = mustConfirm
 	if o.Object.Key().Kind == Quotas.GroupKind() {

@@ -34,26 +34,26 @@ type Memory struct {
 	Failures     failures
 	// Differences has the objects that differ from their templates although they were applied.
 	Differences map[template.ObjectKey]difference
-	// Unconfirmed has since when each attempt to write or delete an object has met a concurrent change.
+	// Unconfirmed maps each write or deletion of an object to the time when a concurrent change first prevented it.
 	Unconfirmed map[template.ObjectKey]time.Time
 	Late        lateSelection
 }
 
-// Absences has the times since which a Namespace lacks what makes it contain a template or an object: clients that
-// replace a Namespace remove its labels for a moment. What was recorded is removed only after
+// Absences maps each template and object that no longer belongs to a Namespace to the time when this was first seen.
+// Clients that replace a Namespace remove its labels for a moment, so recorded objects are removed only after
 // initialization.DeregistrationDelay. The times are in memory, so that no client can change them; after a restart, the
 // delay starts again.
 type Absences map[absenceKey]time.Time
 
-// absenceKey identifies what a Namespace no longer contains.
+// absenceKey identifies a template or an object that no longer belongs to a Namespace.
 type absenceKey struct {
 	template string
 	// object is empty if it is the template.
 	object template.ObjectKey
 }
 
-// failures has since when a Namespace has failures that waiting cannot end. The problems have no messages. It is in
-// memory: after a restart, the time starts again.
+// failures maps each failure that waiting cannot end to the time when it was first seen. The problems have no messages.
+// The times are in memory: after a restart, they start again.
 type failures map[template.Problem]time.Time
 
 // lateSelection contains the late templates of a Namespace, to recognize templates that a change of labels adds.
@@ -63,7 +63,7 @@ type lateSelection struct {
 	templates []string
 }
 
-// clone returns a copy. Memory is a value: what one pass remembers does not change that of another one.
+// clone returns a copy, so that a pass does not change the memory of another pass.
 func (m Memory) clone() Memory {
 	m.Created, m.Granted, m.Restorations = maps.Clone(m.Created), maps.Clone(m.Granted), maps.Clone(m.Restorations)
 	m.Absences, m.Failures = maps.Clone(m.Absences), maps.Clone(m.Failures)

@@ -25,14 +25,14 @@ func hasOtherManagers(response *metav1.PartialObjectMetadata) bool {
 	})
 }
 
-// Ownership is what is known about who has created an object. Whether the operator adopts, changes, replaces or deletes
-// an object depends on nothing else.
+// Ownership contains the facts about who has created an object. Only these facts decide whether the operator adopts,
+// changes, replaces or deletes the object.
 type Ownership struct {
 	Namespace      types.UID
 	IsInitializing bool
-	// Recorded is what the Namespace records for the template.
+	// Recorded is the record of the object for the template.
 	Recorded *template.ObjectState
-	// Earlier is what it records for another template, from which the object moves to this one.
+	// Earlier is the record of the object for the template from which the object moves.
 	Earlier *template.ObjectState
 	// Created is the UID of an object that the operator has created since the last record; empty if there is none.
 	Created types.UID

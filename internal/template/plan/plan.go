@@ -16,7 +16,7 @@ import (
 // the results of its operations.
 type Plan struct {
 	Snapshot
-	// Memory is what is known after the computation.
+	// Memory is the memory after the computation.
 	Memory Memory
 	// Operations are in the order in which they are executed.
 	Operations []Operation
@@ -45,7 +45,7 @@ type Plan struct {
 	planned map[string]Contents
 	// count is the number of objects of all templates.
 	count int
-	// absent is what the Namespace no longer contains although no template has changed.
+	// absent contains templates and objects that no longer belong to the Namespace although no template has changed.
 	absent Absences
 	// changes are the changes of labels and annotations of the Namespace in all operations.
 	changes MetadataChanges
@@ -79,13 +79,13 @@ func (m MetadataChanges) isExpected(kind string, before, now map[string]string) 
 	return maps.Equal(expected, now)
 }
 
-// templatePlan is what is done with a template.
+// templatePlan is the plan for a template.
 type templatePlan struct {
 	*v1alpha1.NamespaceTemplate
 	*TemplateSnapshot
 	outcome TemplateOutcome
 	objects []object
-	// removal is nil if what the Namespace records is kept.
+	// removal is nil if the record in the Namespace remains unchanged.
 	removal *removal
 	// failureCheck is the operation that confirms that the template has failed for too long; none if it has not.
 	failureCheck int
@@ -94,15 +94,15 @@ type templatePlan struct {
 // none is the index of no operation.
 const none = -1
 
-// object is what is done with an object.
+// object is the plan for an object.
 type object struct {
 	ObjectSnapshot
-	// recorded is what the Namespace records of the object; nil if nothing. The recorded content can belong to an earlier
-	// revision.
+	// recorded is the record of the object in the Namespace; nil if there is none. The recorded content can belong to an
+	// earlier revision.
 	recorded *template.ObjectState
 	own      Ownership
 	action   Action
-	// restoration is what prevents that a label or annotation is set again.
+	// restoration is not empty if the label or annotation must not be set again now.
 	restoration restorationCheck
 	// err is why the object is not applied.
 	err error

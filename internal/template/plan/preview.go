@@ -24,8 +24,8 @@ type Decision struct {
 	Operation *Operation
 }
 
-// Preview returns what will happen in the end to the objects of a template: when everything that the Namespace no
-// longer needs has been absent long enough to be deleted. The error is why it is unknown what the template contains.
+// Preview returns the final decisions about the objects of a template, after all delays of deletions. It returns an
+// error if the contents of the template are unknown.
 func Preview(s Snapshot, name string) (decisions []Decision, err error) {
 	recorded := s.State[name].Objects
 	memory := Memory{NextFullPass: s.Now.Add(time.Hour), Absences: Absences{absenceKey{template: name}: {}}}

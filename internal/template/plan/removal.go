@@ -115,8 +115,8 @@ func (p *Plan) removeDeselected(tmpl *v1alpha1.NamespaceTemplate) {
 	p.deselected = append(p.deselected, removed)
 }
 
-// schedule plans the deletion of objects after the required operations, and after the API server has confirmed what the
-// decision depends on. Objects that the operator has not created are only forgotten.
+// schedule plans the deletion of objects after the required operations, and after the API server has confirmed the
+// decision. Adopted objects are not deleted, only their records.
 func (p *Plan) schedule(r *removal, operation Operation, objects []template.ObjectState, required []int) {
 	for _, object := range slices.SortedFunc(slices.Values(objects), compareDeletion) {
 		if object.IsAdopted {
@@ -137,7 +137,7 @@ func (p *Plan) schedule(r *removal, operation Operation, objects []template.Obje
 	}
 }
 
-// unneeded returns the recorded objects that neither the template nor another one contains.
+// unneeded returns the recorded objects that no template contains.
 func (p *Plan) unneeded(recorded template.Entry) (found []template.ObjectState) {
 	for _, object := range recorded.Objects {
 		if _, isClaimed := p.claims[object.Key()]; !isClaimed {
@@ -147,9 +147,9 @@ func (p *Plan) unneeded(recorded template.Entry) (found []template.ObjectState) 
 	return found
 }
 
-// removable separates obsolete objects that may be removed now from those that must be absent for longer, because the
-// revision contains them and only the labels or parameters of the Namespace exclude them, and from those that move to
-// another template, whose rollout has not reached the Namespace.
+// removable separates obsolete objects that may be removed now from objects that must remain. An object remains for a
+// delay if the revision contains it and only the labels or parameters of the Namespace exclude it. An object also
+// remains if it moves to another template whose rollout has not reached the Namespace.
 func (p *Plan) removable(
 	name string, contents Contents, obsolete []template.ObjectState,
 ) (removable, absent []template.ObjectState) {
@@ -225,8 +225,8 @@ func (c *conclusion) forget(name string, object template.ObjectState, reason str
 	})
 }
 
-// A removal requires two records, which different clients write: the one on the Namespace, and the mark of the object
-// itself. With only one, a client that can forge it could make the operator delete any object.
+// A removal requires the record on the Namespace and the mark on the object, which different clients write. With only
+// one of them, a client that can forge it could make the operator delete any object.
 
 const (
 	keptNotCreated = "the operator has not created it"

@@ -22,11 +22,11 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/templateset"
 )
 
-// Snapshot is everything, except [Memory], that the decision about a Namespace depends on. It was read before, and
-// nothing in it reads. What could not be read is an error in the place of the value.
+// Snapshot contains all inputs of the decision about a Namespace, except [Memory]. It sends no requests. If an input
+// could not be read, the snapshot contains the error instead.
 type Snapshot struct {
 	Namespace *corev1.Namespace
-	// State is what the Namespace records.
+	// State is the record of the Namespace.
 	State template.Record
 	// Templates are all templates, and Applicable those that apply to the Namespace, sorted by name.
 	Templates  []v1alpha1.NamespaceTemplate
@@ -57,7 +57,7 @@ type TemplateSnapshot struct {
 	Objects  []ObjectSnapshot
 	// IsPartial is true if some objects are created only after the Namespace is initialized.
 	IsPartial bool
-	// Unknown is why it is unknown what the template contains; nil if it is known.
+	// Unknown is the error because of which the contents of the template are unknown; nil if they are known.
 	Unknown error
 }
 
@@ -79,7 +79,7 @@ type ObjectSnapshot struct {
 	// Content is the hash of the manifest. For a copy, it identifies the content of the source.
 	Content  string
 	IsLocked bool
-	// Value is that of a label or annotation of the Namespace.
+	// Value is the value of a label or annotation of the Namespace.
 	Value string
 	// Current is nil if no object with the name has the label of a template.
 	Current *Observed
