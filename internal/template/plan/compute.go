@@ -16,8 +16,8 @@ import (
 	"github.com/nslifecycle/nslifecycle/internal/template/render"
 )
 
-// Compute decides which template each object of a Namespace belongs to, which objects the operator writes, which objects
-// the initialization waits for, and which objects the operator deletes afterwards.
+// Compute decides which template each object of a Namespace belongs to, which objects the operator writes, which
+// objects the initialization waits for, and which objects the operator deletes afterwards.
 func Compute(snapshot Snapshot, memory Memory) Plan {
 	p := Plan{
 		Snapshot: snapshot, Memory: memory.clone(), isInitializing: template.AwaitsTemplates(snapshot.Namespace),
@@ -224,8 +224,8 @@ func (p *Plan) checkMetadata(tmpl *v1alpha1.NamespaceTemplate, o *object) error 
 	return nil
 }
 
-// writeObjects plans the operations for objects that differ from their template. A full pass also includes objects whose
-// managedFields show no change, because clients can forge managedFields.
+// writeObjects plans the operations for objects that differ from their template. A full pass also includes objects
+// whose managedFields show no change, because clients can forge managedFields.
 func (p *Plan) writeObjects(t *templatePlan) {
 	for i := range t.objects {
 		o := &t.objects[i]

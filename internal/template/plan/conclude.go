@@ -30,9 +30,9 @@ type conclusion struct {
 	unconfirmed map[template.ObjectKey]time.Time
 }
 
-// Conclude computes the outcome of a plan from the results of its operations: the records and problems of the Namespace,
-// the objects that it waits for, and the time until the next pass. If the execution has stopped, there are fewer results
-// than operations.
+// Conclude computes the outcome of a plan from the results of its operations: the records and problems of the
+// Namespace, the objects that it waits for, and the time until the next pass. If the execution has stopped, there are
+// fewer results than operations.
 func Conclude(p Plan, results []Result) (Outcome, Memory) {
 	c := &conclusion{Plan: p, results: results}
 	c.Memory, c.templates, c.absent = p.Memory.clone(), slices.Clone(p.templates), maps.Clone(p.absent)
@@ -175,8 +175,8 @@ func (c *conclusion) concludeMetadata(t *templatePlan, o *object, result Result)
 	o.own.Current = applied
 }
 
-// fail adds the problem that prevented the write of an object. If the cache is stale, another pass repeats the decision,
-// and a new Namespace waits for this pass.
+// fail adds the problem that prevented the write of an object. If the cache is stale, another pass repeats the
+// decision, and a new Namespace waits for this pass.
 func (c *conclusion) fail(t *templatePlan, o *object, err error) {
 	if o.err = err; !errors.Is(err, ErrUnconfirmed) {
 		t.addProblem(o.Name, named(o.Manifest, err))

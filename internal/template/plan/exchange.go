@@ -238,7 +238,8 @@ func (o Operation) setManagers(managers []metav1.ManagedFieldsEntry, version str
 func (o Operation) afterPreviewClaims(r Response) Operation {
 	switch {
 	case apierrors.IsInvalid(r.Err), dryrun.IsUnsupported(r.Err):
-		// Without a preview, other clients' ownership remains. The apply request returns the error, or the object is replaced.
+		// Without a preview, other clients' ownership remains. The apply request returns the error, or the object is
+		// replaced.
 		return o.apply()
 	case r.Err != nil:
 		return o.done(r.Err)

@@ -229,8 +229,9 @@ func releasesOf(wanted *ObjectSnapshot, applied *metav1.PartialObjectMetadata, n
 	return names, nil
 }
 
-// isConfirmed reports whether the Namespace and the template are unchanged since the decision, except for changes by the
-// plan itself. If the operation has a revision, it must be the latest revision or the current revision of the rollout.
+// isConfirmed reports whether the Namespace and the template are unchanged since the decision, except for changes by
+// the plan itself. If the operation has a revision, it must be the latest revision or the current revision of the
+// rollout.
 func (o Operation) isConfirmed(r Response) bool {
 	before, now, revision := o.Namespace, r.Namespace, o.Choice.Revision
 	return now.UID == before.UID && now.DeletionTimestamp == nil &&
@@ -240,8 +241,8 @@ func (o Operation) isConfirmed(r Response) bool {
 		(revision == "" || revision == template.Revision(&r.Template.Spec) || revision == o.Choice.Current)
 }
 
-// otherName returns a name under which a dry run creates an object. If the dry run succeeds, the API server rejects only
-// the change of the existing object.
+// otherName returns a name under which a dry run creates an object. If the dry run succeeds, the API server rejects
+// only the change of the existing object.
 func otherName(namespace types.UID, name string) string {
 	const maxName = 39 // The names of some kinds are limited to 52 characters, and a hash has 12.
 	return name[:min(len(name), maxName)] + "x" + template.HashOf(namespace, name)
