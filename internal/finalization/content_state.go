@@ -194,7 +194,7 @@ type deleteResults struct {
 	// failures are the failed DELETE requests.
 	failures []objectError
 	// attempted contains the objects of an aggregated API server for which a DELETE request succeeded or was ineffective.
-	// ineffective is the number of ineffective requests (see hasNoEffect).
+	// ineffective is the number of objects whose DELETE request was ineffective (see hasNoEffect).
 	attempted   sets.Set[objectKey]
 	ineffective int
 	// collectionError is the error of a deletecollection request.

@@ -254,7 +254,8 @@ func (o Operation) afterPreviewClaims(r Response) Operation {
 	return o.setManagers(managers, o.found.ResourceVersion)
 }
 
-// afterSetManagers applies the object after other clients' ownership was removed.
+// afterSetManagers applies the object after other clients' ownership was removed. If the removal required a
+// resourceVersion, the object is applied in the version that the removal returned.
 func (o Operation) afterSetManagers(r Response) Operation {
 	isVersioned := o.Request.ResourceVersion != ""
 	switch {

@@ -156,7 +156,7 @@ func (o Operation) afterFindMetadata(r Response) Operation {
 }
 
 // checkEffective finds out whether an object of a new Namespace is effective. Before the initialization fails because
-// an object is not effective, the API server must confirm the decision. Only uncounted ResourceQuotas are checked.
+// an object is not effective, the API server must confirm the decision. Counted ResourceQuotas are not checked.
 func (o Operation) checkEffective(mustConfirm bool) Operation {
 	o.mustConfirmWait = mustConfirm
 	if o.Object.Key().Kind == Quotas.GroupKind() {

@@ -102,7 +102,7 @@ type object struct {
 	recorded *template.ObjectState
 	own      Ownership
 	action   Action
-	// restoration is not empty if the label or annotation must not be set again now.
+	// restoration describes what prevents that the label or annotation is set again.
 	restoration restorationCheck
 	// err is why the object is not applied.
 	err error
