@@ -8,8 +8,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -26,8 +28,11 @@ var ErrNoControllerManager = errors.New("KUBEBUILDER_ASSETS contains no kube-con
 
 // ControllerManager is a running kube-controller-manager.
 type ControllerManager struct {
-	*Process
-	log string
+	command *exec.Cmd
+	log     string
+	// ended is closed when the process exits; err is then its exit error, or nil.
+	ended chan struct{}
+	err   error
 }
 
 // StartControllerManager starts kube-controller-manager with the permissions of Admin and with
@@ -53,13 +58,21 @@ func (c *ControlPlane) StartControllerManager(ctx context.Context, flags ...stri
 	}
 	defer log.Close()
 
-	process, err := StartProcess(log, binary, append([]string{
+	// The process must outlive the context, which ends with the Ginkgo node.
+	command := exec.Command(binary, append([]string{
 		"--kubeconfig=" + kubeconfig, "--leader-elect=false", "--secure-port=0",
 	}, flags...)...)
-	if err != nil {
-		return nil, err
+	command.Dir = dir
+	command.Stdout, command.Stderr = log, log
+	if err := command.Start(); err != nil {
+		return nil, fmt.Errorf("failed to start %s: %w", binary, err)
 	}
-	return &ControllerManager{process, log.Name()}, nil
+	running := &ControllerManager{command: command, log: log.Name(), ended: make(chan struct{})}
+	go func() {
+		running.err = command.Wait()
+		close(running.ended)
+	}()
+	return running, nil
 }
 
 // Log returns the content of the log.
@@ -71,14 +84,26 @@ func (m *ControllerManager) Log() (string, error) {
 	return string(log), nil
 }
 
-// Stop stops the process like Process.Stop. Its error contains the end of the log.
+// Stop stops the process and waits until it exits. It returns an error if the process has already
+// exited or does not exit within stopTimeout.
 func (m *ControllerManager) Stop() error {
-	err := m.Process.Stop()
-	if err == nil {
-		return nil
+	select {
+	case <-m.ended:
+		log, _ := m.Log()
+		return fmt.Errorf("%s exited unexpectedly: %w; last output: %s", controllerManager, m.err, lastOf(log))
+	default:
 	}
-	log, _ := m.Log()
-	return fmt.Errorf("%w; last output: %s", err, lastOf(log))
+	if err := m.command.Process.Signal(syscall.SIGTERM); err != nil {
+		return fmt.Errorf("failed to stop %s: %w", controllerManager, err)
+	}
+	select {
+	case <-m.ended:
+		return nil
+	case <-time.After(stopTimeout):
+	}
+	err := m.command.Process.Kill()
+	<-m.ended
+	return errors.Join(fmt.Errorf("%s did not stop within %s and was killed", controllerManager, stopTimeout), err)
 }
 
 func lastOf(log string) string {
