@@ -23,7 +23,7 @@ type step string
 
 // The steps in which an object is applied. The exchange starts at one of the first four.
 const (
-	// compare finds out with a dry run whether applying the object would change it. compareLive reads the object.
+	// compare determines with a dry run whether applying the object would change it. compareLive reads the object.
 	compare     step = "Compare"
 	compareLive step = "CompareLive"
 	// describe finds the clients that repeatedly change an object.
@@ -35,10 +35,10 @@ const (
 	setManagers   step = "SetManagers"
 	// apply applies the object.
 	apply step = "Apply"
-	// readExisting and previewExisting find out whether an object of another client equals the manifest.
+	// readExisting and previewExisting determine whether an object of another client equals the manifest.
 	readExisting    step = "ReadExisting"
 	previewExisting step = "PreviewExisting"
-	// tryOtherName finds out whether the API server would accept the object under another name, and so rejects only
+	// tryOtherName determines whether the API server would accept the object under another name, and so rejects only
 	// the change.
 	tryOtherName step = "TryOtherName"
 	// release removes the fields of the template from which the object moves.

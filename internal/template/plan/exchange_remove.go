@@ -155,7 +155,7 @@ func (o Operation) afterFindMetadata(r Response) Operation {
 	return o.setMetadata(MetadataChanges{o.removed.Key(): nil}, r.Namespace.ResourceVersion)
 }
 
-// checkEffective finds out whether an object of a new Namespace is effective. Before the initialization fails because
+// checkEffective determines whether an object of a new Namespace is effective. Before the initialization fails because
 // an object is not effective, the API server must confirm the decision. Counted ResourceQuotas are not checked.
 func (o Operation) checkEffective(mustConfirm bool) Operation {
 	o.mustConfirmWait = mustConfirm
