@@ -34,17 +34,12 @@ func newTestManager(t *testing.T) *runningManager {
 	return running
 }
 
-// onEveryReplica is a runnable like a cache.
-type onEveryReplica struct{ manager.Runnable }
-
-func (onEveryReplica) NeedLeaderElection() bool { return false }
-
 // With Add of the embedded manager, about one of ten rounds fails.
 func TestRunningManagerStopsWhileRunnablesAreAdded(t *testing.T) {
-	untilStopped := onEveryReplica{manager.RunnableFunc(func(ctx context.Context) error {
+	untilStopped := manager.RunnableFunc(func(ctx context.Context) error {
 		<-ctx.Done()
 		return nil
-	})}
+	})
 	for round := range 100 {
 		g := NewWithT(t)
 		mgr := newTestManager(t)

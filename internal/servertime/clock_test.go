@@ -63,9 +63,13 @@ func TestClock(t *testing.T) {
 		"no response":       {wantLocal: true},
 		"no date":           {responses: []response{{path: core, skew: time.Hour, hasNoDate: true}}, wantLocal: true},
 		"an aggregated API": {responses: []response{{path: other, skew: time.Hour}}, wantLocal: true},
-		"equal clocks":      {responses: []response{{path: core}}, fraction: 300 * time.Millisecond, wantLocal: true},
-		"a slow response":   {responses: []response{{path: core, fromServer: 20 * time.Second}}, wantLocal: true},
-		"a slow request":    {responses: []response{{path: core, toServer: 20 * time.Second}}, wantLocal: true},
+		"an admission policy": {
+			responses: []response{{path: "/apis/admissionregistration.k8s.io/v1", skew: time.Hour}},
+			fraction:  300 * time.Millisecond, want: -300 * time.Millisecond,
+		},
+		"equal clocks":    {responses: []response{{path: core}}, fraction: 300 * time.Millisecond, wantLocal: true},
+		"a slow response": {responses: []response{{path: core, fromServer: 20 * time.Second}}, wantLocal: true},
+		"a slow request":  {responses: []response{{path: core, toServer: 20 * time.Second}}, wantLocal: true},
 		"the local clock is slow": {
 			responses: []response{{path: core, skew: time.Hour}}, fraction: 300 * time.Millisecond, want: -300 * time.Millisecond,
 		},

@@ -119,10 +119,10 @@ func RotateCertificate(mgr ctrl.Manager, options Options, systemNamespace string
 	if err := os.WriteFile(filepath.Join(directory, corev1.TLSCertKey), nil, 0o600); err != nil {
 		return fmt.Errorf("failed to create a file for the rotation of the certificate: %w", err)
 	}
-	if err := mgr.Add(onEveryReplica{manager.RunnableFunc(func(ctx context.Context) error {
+	if err := mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
 		<-ctx.Done()
 		return os.RemoveAll(directory)
-	})}); err != nil {
+	})); err != nil {
 		return err
 	}
 	secret := types.NamespacedName{Namespace: systemNamespace, Name: SecretName}
