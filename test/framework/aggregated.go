@@ -85,7 +85,7 @@ func (s *AggregatedServer) Register(ctx context.Context, c *Cluster) {
 	// Cleanup functions run in reverse order: wait after the deletion of the APIService.
 	DeferCleanup(s.expectServed, false)
 	for _, object := range []client.Object{s.Service.DeepCopy(), s.APIService} {
-		Expect(c.Admin.Create(ctx, object)).To(Succeed())
+		c.Admin.Creates(ctx, object)
 		DeferCleanup(func(ctx context.Context) {
 			Expect(client.IgnoreNotFound(c.Admin.Delete(ctx, object))).To(Succeed())
 		})

@@ -188,7 +188,7 @@ func (c *Cluster) Bind(ctx context.Context, name string, rules []rbacv1.PolicyRu
 			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
 		},
 	} {
-		Expect(c.Admin.Create(ctx, object)).To(Succeed())
+		c.Admin.Creates(ctx, object)
 		DeferCleanup(func(ctx context.Context) { _ = c.Admin.Delete(ctx, object) })
 	}
 }

@@ -45,7 +45,7 @@ func (c *Cluster) RegisterConfiguration(
 ) *v1alpha1.NamespaceInitializerConfiguration {
 	GinkgoHelper()
 	configuration, name := wrapper.Obj(), wrapper.Name
-	Expect(c.Admin.Create(ctx, configuration)).To(Succeed())
+	c.Admin.Creates(ctx, configuration)
 	DeferCleanup(func(ctx context.Context) {
 		Expect(client.IgnoreNotFound(c.Admin.Delete(ctx, configuration))).To(Succeed())
 		c.ExpectDeregistered(ctx, name)
@@ -113,11 +113,9 @@ func (c *Cluster) EffectiveSet(g Gomega, ctx context.Context) *internalv1alpha1.
 }
 
 // CreateNamespace creates a namespace as a user and returns the namespace in the response.
-func CreateNamespace(ctx context.Context, user client.Client, name string) *corev1.Namespace {
+func CreateNamespace(ctx context.Context, user *User, name string) *corev1.Namespace {
 	GinkgoHelper()
-	namespace := wrappers.MakeNamespace(name).Obj()
-	Expect(user.Create(ctx, namespace)).To(Succeed())
-	return namespace
+	return CreateAs(ctx, user, wrappers.MakeNamespace(name).Obj())
 }
 
 // CreateInitializing creates a namespace as the ordinary user. It is initializing until Finish is called: its
@@ -127,14 +125,14 @@ func (c *Cluster) CreateInitializing(ctx context.Context, prefix string) *corev1
 	// The settings in the configurations of specs take precedence, because their names sort first.
 	const configuration = "z-absent"
 	if !c.hasAbsent {
-		Expect(c.Admin.Create(ctx, wrappers.MakeConfiguration(configuration).Initializer(Absent, v1alpha1.InitializerSettings{
+		c.Admin.Creates(ctx, wrappers.MakeConfiguration(configuration).Initializer(Absent, v1alpha1.InitializerSettings{
 			NamespaceSelector: &v1alpha1.NamespaceSelector{MatchLabels: map[string]v1alpha1.LabelValue{absentLabel: ""}},
-		}).Obj())).To(Succeed())
+		}).Obj())
 		c.hasAbsent = true
 	}
 	c.ExpectActive(ctx, configuration)
 	namespace := MakeInitializing(Unique(prefix)).Obj()
-	Expect(c.Ordinary.Create(ctx, namespace)).To(Succeed())
+	c.Ordinary.Creates(ctx, namespace)
 	Expect(namespace.Labels).To(HaveKeyWithValue(v1alpha1.LabelInitializing, "true"))
 	return namespace
 }

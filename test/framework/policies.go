@@ -51,7 +51,7 @@ func PolicyKinds(ctx context.Context, config *rest.Config) string {
 // DenyByPolicy makes a policy deny the requests that a CEL expression matches, with a message. It returns the
 // binding of the policy. Both are deleted when the spec ends.
 func DenyByPolicy(
-	ctx context.Context, admin client.Client, requests admissionv1.RuleWithOperations, expression, message string,
+	ctx context.Context, admin *User, requests admissionv1.RuleWithOperations, expression, message string,
 ) *admissionv1.ValidatingAdmissionPolicyBinding {
 	GinkgoHelper()
 	policy := &admissionv1.ValidatingAdmissionPolicy{}
@@ -65,7 +65,7 @@ func DenyByPolicy(
 	binding.Name, binding.Spec.PolicyName = policy.Name, policy.Name
 	binding.Spec.ValidationActions = []admissionv1.ValidationAction{admissionv1.Deny}
 	for _, object := range []client.Object{policy, binding} {
-		Expect(admin.Create(ctx, object)).To(Succeed())
+		admin.Creates(ctx, object)
 		DeferCleanup(func(ctx context.Context) {
 			Expect(client.IgnoreNotFound(admin.Delete(ctx, object))).To(Succeed())
 		})
@@ -76,7 +76,7 @@ func DenyByPolicy(
 // MutateByPolicy makes a policy apply a configuration, which is a CEL expression, to the objects of requests until the
 // spec or the container ends. The parameters of the policy are ConfigMaps.
 func MutateByPolicy(
-	ctx context.Context, admin client.Client, name string, requests admissionv1.RuleWithOperations, expression string,
+	ctx context.Context, admin *User, name string, requests admissionv1.RuleWithOperations, expression string,
 	spec admissionv1.MutatingAdmissionPolicyBindingSpec,
 ) {
 	GinkgoHelper()
@@ -95,7 +95,7 @@ func MutateByPolicy(
 	binding := &admissionv1.MutatingAdmissionPolicyBinding{Spec: spec}
 	binding.Name, binding.Spec.PolicyName = name, name
 	for _, object := range []client.Object{policy, binding} {
-		Expect(admin.Create(ctx, object)).To(Succeed())
+		admin.Creates(ctx, object)
 		DeferCleanup(func(ctx context.Context) { Expect(admin.Delete(ctx, object)).To(Succeed()) })
 	}
 }

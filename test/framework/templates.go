@@ -26,9 +26,9 @@ import (
 // may impersonate.
 func (c *Cluster) AddTemplateAccount(ctx context.Context, name string) {
 	GinkgoHelper()
-	Expect(c.Admin.Create(ctx, &corev1.ServiceAccount{
+	c.Admin.Creates(ctx, &corev1.ServiceAccount{
 		ObjectMeta: metav1.ObjectMeta{Namespace: controlplane.SystemNamespace, Name: name},
-	})).To(Succeed())
+	})
 	subject := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: controlplane.SystemNamespace, Name: name}
 	c.Bind(ctx, name, []rbacv1.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{v1alpha1.VerbProvision}},
@@ -76,19 +76,19 @@ func (c *Cluster) CreateTemplate(ctx context.Context, template *v1alpha1.Namespa
 func (c *Cluster) AllowImpersonation(ctx context.Context, name string) {
 	GinkgoHelper()
 	namespaced := metav1.ObjectMeta{Namespace: controlplane.SystemNamespace, Name: "impersonate-" + name}
-	Expect(c.Admin.Create(ctx, &rbacv1.Role{
+	c.Admin.Creates(ctx, &rbacv1.Role{
 		ObjectMeta: namespaced, Rules: []rbacv1.PolicyRule{{
 			APIGroups: []string{""}, Resources: []string{"serviceaccounts"}, ResourceNames: []string{name},
 			Verbs: []string{"impersonate"},
 		}},
-	})).To(Succeed())
-	Expect(c.Admin.Create(ctx, &rbacv1.RoleBinding{
+	})
+	c.Admin.Creates(ctx, &rbacv1.RoleBinding{
 		ObjectMeta: namespaced,
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: namespaced.Name},
 		Subjects: []rbacv1.Subject{{
 			Kind: rbacv1.ServiceAccountKind, Namespace: controlplane.SystemNamespace, Name: controlplane.ServiceAccount,
 		}},
-	})).To(Succeed())
+	})
 }
 
 // TemplatePermissions returns the ServiceAccount and the permissions that a template in the cluster requires.

@@ -16,14 +16,14 @@ import (
 	"github.com/nslifecycle/nslifecycle/test/framework/controlplane"
 )
 
-// User is a user of a Cluster, with a client that sends requests as this user. The methods of client.Client return
-// errors; those in the present tense, such as Creates, are expected to succeed.
+// User is a user of a Cluster, with a client that sends requests as this user. A method of client.Client, such as
+// Create, returns its error. A method such as Creates fails the spec if the request fails.
 type User struct {
 	client.Client
 	Config *rest.Config
 }
 
-// NewUser returns a user with a client for the types in the manager's scheme, and for those that are added to it.
+// NewUser returns a user with a client for the types in the manager's scheme. The add functions register more types.
 func NewUser(config *rest.Config, add ...func(*runtime.Scheme) error) *User {
 	GinkgoHelper()
 	api, err := controlplane.NewClient(config, add...)
@@ -47,7 +47,7 @@ func (u *User) Creates(ctx context.Context, objects ...client.Object) {
 	}
 }
 
-// Reads sets objects, of which only the names and namespaces must be set, to their current states.
+// Reads gets the current state of objects by name and namespace.
 func (u *User) Reads(ctx context.Context, objects ...client.Object) {
 	GinkgoHelper()
 	for _, object := range objects {
@@ -67,7 +67,7 @@ func (u *User) Patches(ctx context.Context, object client.Object, patch string) 
 	Expect(u.Patch(ctx, object, MergePatch(patch))).To(Succeed())
 }
 
-// Deletes deletes objects, in order. Their finalizers may keep them.
+// Deletes deletes objects, in order. An object with finalizers can remain.
 func (u *User) Deletes(ctx context.Context, objects ...client.Object) {
 	GinkgoHelper()
 	for _, object := range objects {

@@ -4,6 +4,7 @@
 package harness
 
 import (
+	"maps"
 	"strings"
 	"testing"
 )
@@ -33,5 +34,27 @@ process_start_time_seconds 1.7e+09
 	got, err = parseRequests(strings.NewReader(text), "pods", "deployments")
 	if err != nil || got != 5 {
 		t.Errorf("parseRequests without two resources = %d, %v; want 5", got, err)
+	}
+	for _, broken := range []string{
+		`apiserver_request_total{verb="LIST"}`, `apiserver_request_total{verb="LIST"} many`,
+		`apiserver_request_total{verb=LIST} 1`, `apiserver_request_total{verb} 1`,
+	} {
+		if got, err := parseRequests(strings.NewReader(broken + "\n")); err == nil {
+			t.Errorf("%s was parsed as %d, want an error", broken, got)
+		}
+	}
+}
+
+func TestReadSamples(t *testing.T) {
+	const text = `requests{a="with \"quotes\", a comma and a }",b=""} 3 1700000000000` + "\n"
+	count := 0
+	err := ReadSamples(strings.NewReader(text), []string{"requests"}, func(_ string, labels map[string]string, value float64) {
+		count++
+		if want := map[string]string{"a": `with "quotes", a comma and a }`, "b": ""}; !maps.Equal(labels, want) || value != 3 {
+			t.Errorf("got %q, %v; want %q, 3", labels, value, want)
+		}
+	})
+	if err != nil || count != 1 {
+		t.Errorf("got %d samples, %v; want one", count, err)
 	}
 }
