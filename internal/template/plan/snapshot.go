@@ -57,7 +57,7 @@ type TemplateSnapshot struct {
 	Objects  []ObjectSnapshot
 	// IsPartial is true if some objects are created only after the Namespace is initialized.
 	IsPartial bool
-	// Unknown is the error because of which the contents of the template are unknown; nil if they are known.
+	// Unknown is the error that prevented the operator from reading the contents of the template; nil if there is none.
 	Unknown error
 }
 
